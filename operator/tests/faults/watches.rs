@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::{
         fault::{BROKEN_WATCHES, Plan},
-        kinds::{AGENT_DEPLOYMENTS, DEPLOYMENTS},
+        kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, DEPLOYMENTS},
         store::Key,
     },
     cluster,
@@ -30,6 +30,7 @@ struct Told {
     violations: Vec<String>,
     /// Events that watches were sent.
     events: usize,
+    has_struck: bool,
     /// Seconds until each act was done.
     took: Vec<i64>,
 }
@@ -64,9 +65,14 @@ async fn tell(plan: Option<Plan>) -> Told {
     for controller in controllers {
         controller.await.unwrap();
     }
-    let events = world.server.state().faults.events;
-    let played = world.played();
-    Told { end: played.end, commits: played.commits, violations: played.violations, events, took }
+    let (events, has_struck) = {
+        let state = world.server.state();
+        (state.faults.events, state.faults.has_struck)
+    };
+    let mut played = world.played();
+    // The record of the store is written at its next look, in a quarter of an hour at the latest.
+    played.end.objects.remove(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
+    Told { end: played.end, commits: played.commits, violations: played.violations, events, has_struck, took }
 }
 
 async fn until(world: &mut World, is_done: impl Fn(&World) -> bool) -> i64 {
@@ -119,6 +125,9 @@ async fn no_watch_that_breaks_changes_what_becomes_of_an_agent() {
     for at in 0..expected.events {
         for broken in BROKEN_WATCHES {
             let mut told = tell(Some(Plan::Event(at, broken))).await;
+            if !told.has_struck {
+                continue;
+            }
             told.violations.extend(end::differences(&expected.end, &told.end));
             if told.commits != expected.commits {
                 told.violations.push(format!("{:?}, not {:?}", told.commits, expected.commits));

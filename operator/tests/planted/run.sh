@@ -2,8 +2,8 @@
 # Plants the defects of this folder in a copy of the product, and expects the stories of operator/tests/faults to find
 # each of them. Without arguments all of them; else those that are named.
 #
-# All are compiled in at once, and SLIPWAY_PLANTED names the one that a run has. The copy is that of the last commit.
-# It has a folder of its own, so that a second run compiles little.
+# All are compiled in at once, and SLIPWAY_PLANTED names the one that a run has. The copy is that of the last commit, in
+# a folder of its own: no defect is ever in the checkout. Only crates of the workspace are compiled again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 planted=$PWD/operator/tests/planted

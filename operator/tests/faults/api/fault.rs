@@ -244,11 +244,9 @@ impl Faults {
         let at = self.events;
         self.events += 1;
         let Some(Plan::Event(planned, broken)) = self.plan else { return None };
-        if planned != at {
-            return None;
-        }
-        self.has_struck = true;
-        (broken != Broken::LosesIt || !(is_new && OWN.contains(&kind))).then_some(broken)
+        let may_be = broken != Broken::LosesIt || !(is_new && OWN.contains(&kind));
+        self.has_struck |= planned == at && may_be;
+        (planned == at && may_be).then_some(broken)
     }
 
     /// What the server thought of a write.
