@@ -86,7 +86,11 @@ test-unit: ## Run unit, property and fixture tests.
 
 .PHONY: test-faults
 test-faults: ## Play every fault at every write and list of the operator, against an API server in memory.
-	cargo test --workspace --locked --test faults -- --include-ignored --skip a_real_server_are_recorded
+	cargo test --workspace --locked --test faults -- --include-ignored --skip a_real_server_are_recorded --skip a_defect_in_the_product
+
+.PHONY: test-planted-bugs
+test-planted-bugs: ## Plant the defects of operator/tests/planted in a copy of the product, and find each (by hand).
+	operator/tests/planted/run.sh
 
 .PHONY: record-api-server
 record-api-server: ## Record a real API server's answers, which the one of `test-faults` must give too (root; by hand).

@@ -27,7 +27,7 @@ use crate::{
         neighbours::Neighbours,
         read::Reader,
     },
-    leader::{Candidate, Election, LeaderError, Leadership},
+    leader::{Candidate, Election, LeaderError, Leadership, fence::fenced},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, NotifierError, Outside},
     promql::{ConnectError, Prometheus},
@@ -119,10 +119,11 @@ impl Args {
         let result = if election.win(&shutdown).await {
             metrics.set_leading();
             let reporter = Reporter { controller: "slipway".to_owned(), instance: Some(identity) };
+            let writer = fenced(client.clone(), leadership.clone());
             let context = Context {
-                recorder: EventRecorder::new(client.clone(), reporter),
-                reader: Reader::new(client.clone()),
-                client,
+                recorder: EventRecorder::new(writer.clone(), reporter),
+                reader: Reader::new(client),
+                client: writer,
                 http,
                 prometheus,
                 settings,

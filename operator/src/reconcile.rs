@@ -14,7 +14,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     conditions::{self, Draft},
-    plan::{Note, Plan},
+    plan::{Child, Note, Plan},
     refusal::{self, Conditioned},
     settings::Settings,
 };
@@ -107,8 +107,9 @@ impl ReconcileError {
 /// Carries a plan out: status, announcements, children, removals, events.
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed
-/// ends there. Children are applied in the order of the plan; nothing is removed before all of them are there.
-/// A refused one is a condition until a plan has been carried out to its end, and nothing becomes ready before that.
+/// ends there. Children are applied in the order of the plan, but Jobs and what leads to them come last. Nothing is
+/// removed before all of them are there. A refused one is a condition until a plan has been carried out to its end, and
+/// nothing becomes ready before that.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -139,7 +140,7 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
-    for child in &children {
+    for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &namespace, child).await {
             publish_refusal(context, recorded, &first, &error).await;
@@ -157,6 +158,13 @@ where
     told?;
     context.failures.forget(&key(object));
     Ok(Action::requeue(requeue))
+}
+
+/// Children in the order in which they are applied: what serves does not wait for work that a quota refuses.
+fn in_order(children: &[Child]) -> impl Iterator<Item = &Child> {
+    let is_work = |child: &&Child| matches!(child, Child::Job(_) | Child::Engine(_) | Child::Profile(_));
+    let others = children.iter().filter(move |child| !is_work(child));
+    others.chain(children.iter().filter(is_work))
 }
 
 /// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at

@@ -5,7 +5,9 @@
 //! clock. A leader that cannot renew within its deadline ends the process. A writer asks [`Leadership::check`] first,
 //! so that a process that was stopped and continued does not write on an old claim.
 
-pub use std::{
+pub mod fence;
+
+use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };

@@ -10,7 +10,7 @@ use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_operator::{
     agent_deployment, engine,
     kube_io::{events::EventRecorder, neighbours::Neighbours, read::Reader},
-    leader::{Candidate, Election, Leadership},
+    leader::{Candidate, Election, Leadership, fence::fenced},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, Outside},
     profile,
@@ -72,11 +72,8 @@ impl Operator {
     pub async fn start(server: &ApiServer, settings: &Arc<Settings>, pods: &str) -> Self {
         let client = server.client();
         let leadership = Leadership::default();
-        let candidate = Candidate {
-            namespace: "slipway".to_owned(),
-            lease: "slipway-operator".to_owned(),
-            identity: "one".to_owned(),
-        };
+        let (namespace, lease) = ("slipway".to_owned(), "slipway-operator".to_owned());
+        let candidate = Candidate { namespace, lease, identity: server.asked_by.to_owned() };
         let mut election = Election::new(client.clone(), candidate, leadership.clone());
         let forever = CancellationToken::new();
         assert!(election.win(&forever).await, "nobody else wants to lead");
@@ -85,10 +82,11 @@ impl Operator {
         let outside = Outside { clock: now, dice: || 0.5 };
         let notifier = Notifier::new(&settings.notifications, metrics.clone(), Policy::default(), outside).unwrap();
         let reporter = Reporter { controller: "slipway".to_owned(), instance: Some("one".to_owned()) };
+        let writer = fenced(client.clone(), leadership.clone());
         let context = Context {
-            recorder: EventRecorder::new(client.clone(), reporter),
-            reader: Reader::new(client.clone()),
-            client,
+            recorder: EventRecorder::new(writer.clone(), reporter),
+            reader: Reader::new(client),
+            client: writer,
             http: reqwest::Client::builder()
                 .proxy(reqwest::Proxy::http(pods).unwrap())
                 .tls_certs_only([])
@@ -109,6 +107,16 @@ impl Operator {
     /// What it knows of a namespace is old: its own clock for that does not follow the test's.
     pub fn forget(&self, namespace: &str) {
         self.context.neighbours.forget(namespace);
+    }
+
+    /// What its controllers work with.
+    pub fn context(&self) -> Arc<Context> {
+        self.context.clone()
+    }
+
+    /// The process stands still, and renews no claim.
+    pub fn stands_still(&self) {
+        self.lease.abort();
     }
 
     /// Reconciles everything that there is, once.
@@ -140,9 +148,9 @@ impl Operator {
     }
 }
 
-/// The objects of a kind, as a controller's own watch has them.
+/// The objects of a kind, as a controller's own watch has them: those that cannot be read are left alone.
 fn objects<K: DeserializeOwned>(server: &ApiServer, kind: Kind) -> Vec<Arc<K>> {
     let state = server.state();
-    let read = |object: &Arc<serde_json::Value>| serde_json::from_value((**object).clone()).unwrap();
-    state.store.of_kind(kind).map(|(_, object)| Arc::new(read(object))).collect()
+    let read = |object: &Arc<serde_json::Value>| serde_json::from_value((**object).clone()).ok();
+    state.store.of_kind(kind).filter_map(|(_, object)| read(object).map(Arc::new)).collect()
 }

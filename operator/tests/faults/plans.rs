@@ -7,10 +7,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
 use crate::{
-    api::fault::{FAULTS, Lying, Plan, Site},
+    api::{
+        fault::{FAULTS, Lying, Name, Plan, Site},
+        kinds::{ENGINES, JOBS},
+        store::{Happened, Key},
+    },
     bugs::Bug,
     end,
     story::{Act, Commits, Continued, Played, Round, tell_with},
@@ -22,6 +27,10 @@ use crate::{
 pub struct Findings {
     /// Plans, each played once.
     pub plans: usize,
+    /// The kinds of writes that were disturbed, each with its faults.
+    pub pairs: BTreeSet<(String, Name)>,
+    /// Moments with their faults.
+    seen: BTreeSet<u64>,
     /// What is wrong, by plan.
     pub wrong: BTreeMap<String, Vec<String>>,
 }
@@ -41,8 +50,8 @@ impl Findings {
     }
 }
 
-/// Plays each act of a story, from one on, with each fault of each of its writes, and with each list that shows the
-/// past.
+/// Plays each act of a story, from one on: with each fault of each of its writes, and with each list that shows the
+/// past. At each write, and right before it, the operator also stands still.
 pub async fn try_all(acts: &[Act], from: usize) -> Findings {
     try_all_with(acts, from, None).await
 }
@@ -58,14 +67,19 @@ pub async fn try_all_with(acts: &[Act], from: usize, bug: Option<Bug>) -> Findin
     findings
 }
 
-fn plans(reference: &Played) -> Vec<(Plan, String)> {
+/// All plans of an act.
+pub fn plans(reference: &Played) -> Vec<(Plan, String)> {
     let of_write = |(at, site)| {
         FAULTS.map(|fault| (Plan::Write(at, fault), format!("{fault:?} at write {at}, {}", described(site))))
     };
     let of_list = |at| {
         [Lying::OneBehind, Lying::FarBehind].map(|lying| (Plan::List(at, lying), format!("{lying:?} at list {at}")))
     };
-    reference.writes.iter().enumerate().flat_map(of_write).chain((0..reference.lists).flat_map(of_list)).collect()
+    let is_write = |at: usize| reference.requests.get(at).is_some_and(|is_write| *is_write);
+    let stops = (0..reference.requests.len()).filter(|at| is_write(*at) || is_write(at + 1));
+    let of_stop = stops.map(|at| (Plan::Stop(at), format!("another leads after request {at}")));
+    let of_writes = reference.writes.iter().enumerate().flat_map(of_write);
+    of_writes.chain((0..reference.lists).flat_map(of_list)).chain(of_stop).collect()
 }
 
 /// The round in which a fault strikes, and the plan as it is counted from there.
@@ -80,26 +94,42 @@ fn start(reference: &Played, plan: Plan) -> (usize, Plan) {
             let from = last(&|round| round.lists <= at);
             (from, Plan::List(at - reference.rounds[from].lists, lying))
         }
+        // Of controllers that run by themselves: from the beginning.
+        Plan::Event(..) => (0, plan),
+        Plan::Stop(at) => {
+            let from = last(&|round| round.requests <= at);
+            (from, Plan::Stop(at - reference.rounds[from].requests))
+        }
     }
 }
 
 fn described(site: &Site) -> String {
-    let Site { method, key, part } = site;
+    let Site { method, key, part, component: _ } = site;
     format!("{method} {} {} {part}", key.kind.plural, key.name)
 }
 
 impl Findings {
-    async fn add(&mut self, name: String, reference: &Played, plan: Plan) {
-        self.plans += 1;
-        let (from, plan) = start(reference, plan);
+    /// Plays a plan, unless it was played from a moment like this one.
+    pub async fn add(&mut self, name: String, reference: &Played, planned: Plan) {
+        let (from, plan) = start(reference, planned);
         let begun = &reference.rounds[from];
+        if !self.seen.insert(moment(begun, plan)) {
+            return;
+        }
+        self.plans += 1;
+        if let Plan::Write(at, fault) = planned {
+            self.pairs.insert((reference.writes[at].class(), fault));
+        }
         let Continued { rejoined, played } = begun.scene.go_on(plan, (reference, from)).await;
         let mut wrong = played.violations;
         match plan {
             _ if rejoined.is_some() => {}
             // No server shows so old a state to those who ask for the present: nothing is to be harmed by it.
-            Plan::List(_, Lying::FarBehind) => wrong.extend(end::harm(&reference.end, &played.end)),
-            Plan::Write(..) | Plan::List(_, Lying::OneBehind) => {
+            Plan::List(_, Lying::FarBehind) => {
+                wrong.extend(end::harm(&reference.end, &played.end));
+                wrong.extend(costs(&since(&reference.commits, &begun.commits), &played.commits));
+            }
+            Plan::Write(..) | Plan::List(_, Lying::OneBehind) | Plan::Stop(_) | Plan::Event(..) => {
                 wrong.extend(end::differences(&reference.end, &played.end));
                 wrong.extend(differences(&since(&reference.commits, &begun.commits), &played.commits));
             }
@@ -108,6 +138,24 @@ impl Findings {
             self.wrong.insert(name, wrong);
         }
     }
+}
+
+/// What tells a plan from others: how everything is when it begins, and what goes wrong then.
+fn moment(begun: &Round, plan: Plan) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Round { end, commits, .. } = begun;
+    format!("{end:?} {commits:?} {plan:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Lines that say what costs a GPU or a transfer and was made more often. A sweep costs neither.
+fn costs(expected: &Commits, found: &Commits) -> Vec<String> {
+    let is_dear = |(happened, key): &(Happened, Key)| {
+        let is_sweep = key.name.starts_with(slipway_crds::store::NAME);
+        *happened == Happened::Created && [ENGINES, JOBS].contains(&key.kind) && !is_sweep
+    };
+    let more = found.iter().filter(|(what, times)| is_dear(what) && **times > expected.get(what).copied().unwrap_or(0));
+    more.map(|((_, key), times)| format!("{} {} is made {times} times", key.kind.kind, key.name)).collect()
 }
 
 /// Lines that say what was created and deleted more often, or less.

@@ -1,6 +1,6 @@
 //! A story: what people do one after the other, each time everything has come to rest, and what must hold all the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,6 +21,8 @@ use crate::{
 /// Namespace and name of the agent of every story.
 pub const NAMESPACE: &str = "team";
 pub const AGENT: &str = "support";
+/// The agent beside it, of some stories.
+pub const OTHER: &str = "sales";
 
 /// What a person does.
 #[derive(Debug, Clone)]
@@ -35,6 +37,16 @@ pub enum Act {
     Wait(i64),
     /// Has the operator sweep what nothing has needed for so many seconds.
     Retain(i64),
+    /// Gives the namespace a quota: numbers by resource. None takes it away.
+    Quota(Option<(&'static str, usize)>),
+    /// Applies the agent, and beside it another one whose model is the same from a mirror.
+    CreateBoth,
+    /// Deletes the agent beside.
+    DeleteOther,
+    /// Exchanges the operator for one of another release, whose images have this tag.
+    Release(&'static str),
+    /// Leaves objects that only a later version can read.
+    Tomorrow,
 }
 
 /// Everything between two acts.
@@ -42,11 +54,13 @@ pub enum Act {
 pub struct Scene {
     pub store: Store,
     pub now: Timestamp,
-    /// Whether the agent has been ready, and nobody has deleted it.
-    pub was_ready: bool,
+    /// Agents that have been ready, and that nobody has deleted.
+    pub were_ready: BTreeSet<&'static str>,
     pub users: Users,
     /// Seconds of `store.retention`.
     pub retention: Option<i64>,
+    /// The operator's release.
+    pub release: &'static str,
     /// A defect of the operator's.
     pub bug: Option<Bug>,
 }
@@ -63,6 +77,8 @@ pub struct Played {
     pub writes: Vec<Site>,
     /// Lists that were asked for.
     pub lists: usize,
+    /// Every request, and whether it was a write.
+    pub requests: Vec<bool>,
     /// How it was before each look of the operator's.
     pub rounds: Vec<Round>,
     /// Where the next act begins.
@@ -75,9 +91,10 @@ pub type Commits = BTreeMap<(Happened, Key), usize>;
 /// How it was before a look of the operator's.
 pub struct Round {
     pub scene: Scene,
-    /// Writes and lists that were asked for until then.
+    /// Writes, lists and requests of all kinds until then.
     pub writes: usize,
     pub lists: usize,
+    pub requests: usize,
     pub end: End,
     pub commits: Commits,
 }
@@ -96,17 +113,31 @@ pub fn agent() -> Value {
     })
 }
 
+/// The agent beside it.
+pub fn other_agent() -> Value {
+    let mut other = agent();
+    other["metadata"]["name"] = json!(OTHER);
+    other["spec"]["model"]["uri"] = json!("http://mirror.example/react");
+    other
+}
+
 impl Scene {
     /// An empty cluster.
     pub fn first(bug: Option<Bug>) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        Self { store: Store::default(), now, was_ready: false, users: Users::default(), retention: None, bug }
+        let (store, users, were_ready) = (Store::default(), Users::default(), BTreeSet::new());
+        Self { store, now, were_ready, users, retention: None, release: "1", bug }
     }
 
     /// Plays an act by an operator that has just started, until everything has come to rest.
     pub async fn play(&self, act: &Act) -> Played {
-        let retention = if let Act::Retain(seconds) = act { Some(*seconds) } else { self.retention };
-        let mut world = World::of(&Self { retention, ..self.clone() }, None).await;
+        let mut scene = self.clone();
+        match act {
+            Act::Retain(seconds) => scene.retention = Some(*seconds),
+            Act::Release(release) => scene.release = release,
+            _ => {}
+        }
+        let mut world = World::of(&scene, None).await;
         world.act(act);
         world.rest(None).await;
         world.played()
@@ -151,6 +182,15 @@ pub fn store_record(store: &Store) -> StoreRecord {
     let object = store.get(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
     let text = object.and_then(|object| object["data"][slipway_crds::store::KEY].as_str().map(str::to_owned));
     text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
+}
+
+/// What the agent waits for, or why it has stopped.
+pub fn waits_for(end: &End) -> String {
+    let agent = end.objects.iter().find(|(key, _)| key.kind == AGENT_DEPLOYMENTS).map(|(_, agent)| agent);
+    let mut conditions = agent.and_then(|agent| agent["status"]["conditions"].as_array()).into_iter().flatten();
+    let is_told = |condition: &Value| condition["type"] == "Reconciling" || condition["type"] == "Stalled";
+    let found = conditions.find(|condition| is_told(condition) && condition["status"] == "True");
+    found.and_then(|condition| condition["message"].as_str()).unwrap_or_default().to_owned()
 }
 
 /// How far the agents are.

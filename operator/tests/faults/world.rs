@@ -1,6 +1,9 @@
 //! The cluster, the operator in it and its users while an act is played.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -10,13 +13,13 @@ use crate::{
     api::{
         ApiServer,
         fault::Plan,
-        kinds::{AGENT_DEPLOYMENTS, LEASES, SERVICES},
+        kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, QUOTAS, SERVICES},
         request::Asked,
         store::{Change, Happened, Key, Writer},
     },
-    cluster, end,
+    cluster, end, later,
     operator::{self, Looked, Operator},
-    story::{AGENT, Act, BESIDE, Commits, NAMESPACE, Played, Round, Scene, agent},
+    story::{AGENT, Act, BESIDE, Commits, NAMESPACE, OTHER, Played, Round, Scene, agent, other_agent},
     users::{Users, WINDOW},
 };
 
@@ -45,22 +48,26 @@ enum Happening {
 
 /// A cluster with the operator in it.
 pub struct World {
-    server: ApiServer,
+    pub server: ApiServer,
     settings: Arc<Settings>,
     retention: Option<i64>,
-    operator: Operator,
+    release: &'static str,
+    pub operator: Operator,
     pods: String,
     users: Users,
-    was_ready: bool,
-    violations: Vec<String>,
+    were_ready: BTreeSet<&'static str>,
+    /// Of the last look.
+    failures: Vec<String>,
+    pub violations: Vec<String>,
     rounds: Vec<Round>,
     /// Changes from before.
     old: usize,
 }
 
-fn settings(retention: Option<i64>) -> Arc<Settings> {
-    let yaml = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent-runtime:1'}";
-    let mut settings: Settings = serde_norway::from_str(yaml).unwrap();
+fn settings(retention: Option<i64>, release: &str) -> Arc<Settings> {
+    let image = |name: &str| format!("example.com/{name}:{release}");
+    let images = json!({"images": {"worker": image("worker"), "agentRuntime": image("agent-runtime")}});
+    let mut settings: Settings = serde_json::from_value(images).unwrap();
     settings.store.retention = retention.map(|seconds| Retention { seconds, max_unreferenced: None });
     Arc::new(settings)
 }
@@ -70,15 +77,29 @@ impl World {
     pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
         operator::set_now(scene.now);
         let (server, users) = (ApiServer::new(operator::now), scene.users.fork());
-        let (retention, settings) = (scene.retention, settings(scene.retention));
+        let (retention, release) = (scene.retention, scene.release);
+        let settings = settings(retention, release);
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
         server.state().bug = scene.bug;
         let operator = Operator::start(&server, &settings, &pods).await;
         server.state().faults.plan = plan;
-        let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
-        let (violations, rounds) = (Vec::new(), Vec::new());
-        Self { server, settings, retention, operator, pods, users, was_ready, violations, rounds, old }
+        let (were_ready, old) = (scene.were_ready.clone(), scene.store.changes.len());
+        let (failures, violations, rounds) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            server,
+            settings,
+            retention,
+            release,
+            operator,
+            pods,
+            users,
+            were_ready,
+            failures,
+            violations,
+            rounds,
+            old,
+        }
     }
 
     /// How it ended.
@@ -89,8 +110,9 @@ impl World {
         let faults = &state.faults;
         self.violations.extend(faults.careless.iter().map(|site| format!("deletes without a precondition: {site:?}")));
         self.violations.extend(faults.invalid.iter().map(|refused| format!("asks for the impossible: {refused}")));
-        let (writes, lists) = (faults.writes.clone(), faults.lists);
-        Played { end, commits, violations: self.violations, writes, lists, rounds: self.rounds, after: scene }
+        self.violations.extend(faults.late.iter().map(|site| format!("writes after another leads: {site:?}")));
+        let (writes, lists, requests) = (faults.writes.clone(), faults.lists, faults.requests.clone());
+        Played { end, commits, violations: self.violations, writes, lists, requests, rounds: self.rounds, after: scene }
     }
 
     fn scene(&self) -> Scene {
@@ -98,8 +120,9 @@ impl World {
             let state = self.server.state();
             (state.store.clone(), state.bug)
         };
-        let (was_ready, retention) = (self.was_ready, self.retention);
-        Scene { store, now: operator::now(), was_ready, users: self.users.fork(), retention, bug }
+        let (were_ready, users) = (self.were_ready.clone(), self.users.fork());
+        let (retention, release) = (self.retention, self.release);
+        Scene { store, now: operator::now(), were_ready, users, retention, release, bug }
     }
 
     fn commits(&self) -> Commits {
@@ -115,24 +138,47 @@ impl World {
 
     /// What a person asks for, as `kubectl` does.
     pub fn act(&mut self, act: &Act) {
-        let key = Key::new(AGENT_DEPLOYMENTS, NAMESPACE, AGENT);
-        let collection = format!("/apis/slipway.dev/v1alpha1/namespaces/{NAMESPACE}/agentdeployments");
-        let object = format!("{collection}/{AGENT}?fieldManager=kubectl");
-        let (method, uri, content, body) = match act {
-            Act::Create => (Method::POST, format!("{collection}?fieldManager=kubectl"), "application/json", agent()),
-            Act::Edit(spec) => (Method::PATCH, object, "application/merge-patch+json", json!({"spec": spec})),
-            Act::Delete => {
-                self.was_ready = false;
-                (Method::DELETE, object, "application/json", json!({"propagationPolicy": "Background"}))
-            }
-            Act::Wait(seconds) => return self.pass(*seconds),
+        match act {
+            Act::Create => self.create(agent()),
+            Act::CreateBoth => [other_agent(), agent()].into_iter().for_each(|agent| self.create(agent)),
+            Act::Edit(spec) => self.ask(Method::PATCH, &format!("/{AGENT}"), &json!({"spec": spec})),
+            Act::Delete => self.delete(AGENT),
+            Act::DeleteOther => self.delete(OTHER),
+            Act::Wait(seconds) => self.pass(*seconds),
+            Act::Quota(quota) => self.limit(*quota),
+            Act::Tomorrow => later::leave(&mut self.server.state().store),
             // The operator has started with it.
-            Act::Retain(_) => return,
-        };
-        let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
+            Act::Retain(_) | Act::Release(_) => {}
+        }
+    }
+
+    fn create(&self, agent: Value) {
+        self.ask(Method::POST, "", &agent);
+    }
+
+    /// Nobody waits for the agent any more.
+    fn delete(&mut self, agent: &str) {
+        self.were_ready.remove(agent);
+        self.ask(Method::DELETE, &format!("/{agent}"), &json!({"propagationPolicy": "Background"}));
+    }
+
+    fn ask(&self, method: Method, place: &str, body: &Value) {
+        let collection = format!("/apis/slipway.dev/v1alpha1/namespaces/{NAMESPACE}/agentdeployments");
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(method).uri(format!("{collection}{place}?fieldManager=kubectl"));
+        let request = request.header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
         let answer = self.server.state().answer(&asked, Writer::Cluster, None);
-        answer.unwrap_or_else(|refusal| panic!("{key:?}: {}", refusal.message));
+        answer.unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message));
+    }
+
+    fn limit(&self, quota: Option<(&str, usize)>) {
+        let (mut state, key) = (self.server.state(), Key::new(QUOTAS, NAMESPACE, "team"));
+        let Some((resource, most)) = quota else { return state.store.remove(&key, Writer::Cluster) };
+        let metadata = json!({"name": key.name, "namespace": key.namespace});
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
+            "spec": {"hard": {resource: most.to_string()}}});
+        state.store.put(key, quota, Writer::Cluster);
     }
 
     /// Until nothing happens any more, however long one waits, and until the time at which acts end. With a reference
@@ -173,12 +219,12 @@ impl World {
 
     fn remember(&mut self) {
         let scene = self.scene();
-        let (writes, lists) = {
+        let (writes, lists, requests) = {
             let state = self.server.state();
-            (state.faults.writes.len(), state.faults.lists)
+            (state.faults.writes.len(), state.faults.lists, state.faults.requests.len())
         };
         let (end, commits) = (end::of(&scene.store), self.commits());
-        self.rounds.push(Round { scene, writes, lists, end, commits });
+        self.rounds.push(Round { scene, writes, lists, requests, end, commits });
     }
 
     /// The round of the reference in which everything is as it is now, and after which nothing else has been done.
@@ -207,8 +253,9 @@ impl World {
 
     /// A look of the operator's and a step of the cluster's.
     async fn round(&mut self) -> Happening {
-        let (before, writes, had_struck) = (self.news(), self.writes(), self.has_struck());
-        let looked = self.operator.look(&self.server).await;
+        let (before, told, writes, had_struck) = (self.news(), self.events(), self.writes(), self.has_struck());
+        let looked = self.look().await;
+        let is_refused = self.is_refused_again(&looked);
         if looked == Looked::Crashed {
             self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
         }
@@ -218,15 +265,51 @@ impl World {
         if is_moving {
             return Happening::InTheCluster;
         }
-        let is_at_rest = self.news() == before && looked == Looked::Through(Vec::new());
-        if !is_at_rest {
+        let is_through = looked == Looked::Through(Vec::new()) && self.events() == told;
+        if self.news() != before || !(is_through || is_refused) {
             return Happening::InTheOperator;
         }
         // In the look of the fault itself an operator may be misled.
-        if self.writes() > writes && self.has_struck() == had_struck {
+        if is_through && self.writes() > writes && self.has_struck() == had_struck {
             self.violations.push("writes what is there already".to_owned());
         }
         Happening::Nothing
+    }
+
+    /// A look of the operator's. Where it stands still at a request, another one takes the lease meanwhile, and looks
+    /// too. Then the first one goes on, and believes that it leads.
+    async fn look(&mut self) -> Looked {
+        let (stopped, goes_on) = {
+            let state = self.server.state();
+            (state.faults.stopped.clone(), state.faults.goes_on.clone())
+        };
+        let mut look = Box::pin(self.operator.look(&self.server));
+        tokio::select! {
+            biased;
+            looked = &mut look => return looked,
+            () = stopped.notified() => {}
+        }
+        self.operator.stands_still();
+        // Nobody waits for the claim to expire but the other one.
+        tokio::time::pause();
+        let server = self.server.seen_by("two");
+        let other = Operator::start(&server, &self.settings, &self.pods).await;
+        tokio::time::resume();
+        self.server.state().faults.deposed = Some(self.server.asked_by);
+        let looked = other.look(&server).await;
+        goes_on.notify_one();
+        look.await;
+        (self.operator, self.server) = (other, server);
+        looked
+    }
+
+    /// Whether a quota refuses the same as before: only people can help.
+    fn is_refused_again(&mut self, looked: &Looked) -> bool {
+        let failures = if let Looked::Through(failures) = looked { failures.clone() } else { Vec::new() };
+        let is_of_quota = !failures.is_empty() && failures.iter().all(|failure| failure.contains("exceeded quota"));
+        let is_again = is_of_quota && failures == self.failures;
+        self.failures = failures;
+        is_again
     }
 
     /// Writes that were asked for.
@@ -238,23 +321,34 @@ impl World {
         self.server.state().faults.has_struck
     }
 
-    /// How much has happened, but for the leader's lease.
+    /// How much has happened, but for the leader's lease and events.
     fn news(&self) -> usize {
-        let state = self.server.state();
-        state.store.changes.iter().filter(|change| change.key.kind != LEASES).count()
+        self.changes(|kind| ![LEASES, EVENTS, CORE_EVENTS].contains(&kind))
+    }
+
+    /// What was told.
+    fn events(&self) -> usize {
+        self.changes(|kind| kind == EVENTS || kind == CORE_EVENTS)
+    }
+
+    fn changes(&self, is_meant: impl Fn(Kind) -> bool) -> usize {
+        self.server.state().store.changes.iter().filter(|change| is_meant(change.key.kind)).count()
     }
 
     /// What must hold at every moment.
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         let state = self.server.state();
         let store = &state.store;
-        let agent = store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, AGENT));
-        let is_ready = agent.is_some_and(|agent| condition(&agent, "Ready"));
-        self.was_ready |= is_ready;
-        let service = store.get(&Key::new(SERVICES, NAMESPACE, AGENT));
-        let serving = service.map_or(0, |service| cluster::ready_pods(store, &service["spec"]["selector"]));
-        if self.was_ready && serving == 0 {
-            self.violations.push(format!("no pod serves at {}", operator::now()));
+        for name in [AGENT, OTHER] {
+            let agent = store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, name));
+            if agent.is_some_and(|agent| condition(&agent, "Ready")) {
+                self.were_ready.insert(name);
+            }
+            let service = store.get(&Key::new(SERVICES, NAMESPACE, name));
+            let serving = service.map_or(0, |service| cluster::ready_pods(store, &service["spec"]["selector"]));
+            if self.were_ready.contains(name) && serving == 0 {
+                self.violations.push(format!("no pod of {name} serves at {}", operator::now()));
+            }
         }
         self.violations.extend(cluster::volume::missing(store));
         let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    kinds::{CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES},
+    kinds::{CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, QUOTAS, SERVICES},
     refusal::Cause,
     store::Key,
 };
@@ -29,8 +29,15 @@ pub fn defaulted(kind: Kind, mut object: Value, uid: &str) -> Value {
             fill(&mut object, json!({"status": {}}));
             job(&mut object, uid);
         }
-        PODS => pod(&mut object["spec"]),
-        CLAIMS => fill(&mut object["spec"], json!({"volumeMode": "Filesystem", "storageClassName": "standard"})),
+        PODS => {
+            pod(&mut object["spec"]);
+            alone(&mut object);
+        }
+        CLAIMS => {
+            fill(&mut object["spec"], json!({"volumeMode": "Filesystem", "storageClassName": "standard"}));
+            fill(&mut object, json!({"status": {"phase": "Pending"}}));
+        }
+        QUOTAS => fill(&mut object, json!({"status": {}})),
         _ => object = kind.schema().map_or(object.clone(), |schema| schema.defaulted(&object)),
     }
     object
@@ -98,6 +105,19 @@ fn pod(spec: &mut Value) {
             canonical(&mut container["resources"]);
         }
     }
+}
+
+/// What admission adds to a pod, and not to a template of pods.
+fn alone(object: &mut Value) {
+    let tolerated = |key: &str| {
+        json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 300})
+    };
+    let spec = json!({"serviceAccountName": "default", "serviceAccount": "default", "enableServiceLinks": true,
+        "priority": 0, "preemptionPolicy": "PreemptLowerPriority",
+        "tolerations": [tolerated("not-ready"), tolerated("unreachable")]});
+    fill(&mut object["spec"], spec);
+    fill(object, json!({"status": {"phase": "Pending", "qosClass": "Burstable"}}));
 }
 
 /// Quantities as the server writes them: `0.5` is `500m`, `2048Mi` is `2Gi`.
@@ -220,6 +240,7 @@ fn immutable(kind: Kind, object: &Value, old: &Value) -> Vec<Cause> {
         DEPLOYMENTS => &["spec.selector"],
         SERVICES => &["spec.clusterIP"],
         CLAIMS => &["spec.accessModes", "spec.storageClassName", "spec.volumeName"],
+        PODS => &["spec.nodeName", "spec.restartPolicy"],
         CONTROLLER_REVISIONS => &["data"],
         CONFIG_MAPS if old["immutable"] == json!(true) => &["data", "binaryData", "immutable"],
         _ => &[],
@@ -232,6 +253,8 @@ fn immutable(kind: Kind, object: &Value, old: &Value) -> Vec<Cause> {
     };
     let cause = |path: &&str| match kind {
         CONFIG_MAPS => Cause::forbidden(*path, "field is immutable when `immutable` is set"),
+        CLAIMS => Cause::forbidden("spec", "spec is immutable after creation except for bound claims' requests"),
+        PODS => Cause::forbidden("spec", "pod updates may not change fields other than images and deadlines"),
         _ => Cause::invalid(*path, &read(object, path), "field is immutable"),
     };
     let mut causes: Vec<Cause> = paths.iter().filter(differs).map(cause).collect();

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::json;
+use slipway_crds::labels::APP_COMPONENT;
 use tokio::sync::Notify;
 
 use super::{
-    kinds::{CORE_EVENTS, EVENTS},
+    kinds::{AGENT_DEPLOYMENTS, CLAIMS, CORE_EVENTS, ENGINES, EVENTS, Kind, LEASES, PROFILES},
     refusal::Refusal,
     request::{Asked, Target},
     store::{Key, Store},
@@ -73,9 +75,7 @@ impl Name {
             }
             Self::TooManyRequests => refused(429, "TooManyRequests", "too many requests, please try again later"),
             Self::InternalError => refused(500, "InternalError", "Internal error occurred: etcdserver: leader changed"),
-            Self::Unavailable => {
-                refused(503, "ServiceUnavailable", "the server is currently unable to handle the request")
-            }
+            Self::Unavailable => Fault::Refused(Refusal::unavailable()),
         }
     }
 }
@@ -99,6 +99,22 @@ impl Lying {
     }
 }
 
+/// What happens to a watch instead of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Broken {
+    /// It ends.
+    Ends,
+    /// It is told that what it has seen is too old.
+    IsTooOld,
+    /// It ends, and no watch begins for half a minute. What happened meanwhile is forgotten then.
+    IsCutOff,
+    /// It goes on without the event.
+    LosesIt,
+}
+
+/// All of them.
+pub const BROKEN_WATCHES: [Broken; 4] = [Broken::Ends, Broken::IsTooOld, Broken::IsCutOff, Broken::LosesIt];
+
 /// One fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plan {
@@ -106,6 +122,10 @@ pub enum Plan {
     Write(usize, Name),
     /// At the n-th list, from 0.
     List(usize, Lying),
+    /// The n-th event of all watches, from 0, is not sent as it should be.
+    Event(usize, Broken),
+    /// The operator stands still at the n-th request, from 0, which is carried out. Meanwhile another one leads.
+    Stop(usize),
 }
 
 /// A write that was asked for.
@@ -116,6 +136,18 @@ pub struct Site {
     pub key: Key,
     /// The part of the object.
     pub part: String,
+    /// What the object is for, as its labels say.
+    pub component: String,
+}
+
+impl Site {
+    /// What kind of a write it is, whatever the object's name.
+    pub fn class(&self) -> String {
+        let Self { method, key, part, component } = self;
+        let what = if key.kind == EVENTS || key.kind == CORE_EVENTS { &key.name } else { component };
+        let words = [method, key.kind.plural, part, what].map(|word: &str| word.to_owned());
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The fault that is planned, and what was asked for so far.
@@ -126,17 +158,56 @@ pub struct Faults {
     pub writes: Vec<Site>,
     /// Lists that were asked for.
     pub lists: usize,
+    /// Every request, and whether it was a write.
+    pub requests: Vec<bool>,
     /// Objects that requests deleted without saying which one they mean.
     pub careless: Vec<Site>,
     /// Writes that the server refused as invalid.
     pub invalid: Vec<String>,
+    /// Events that watches were to be sent.
+    pub events: usize,
+    /// Until when no watch begins.
+    pub cut_off_until: Option<Timestamp>,
     /// Whether the planned fault has happened.
     pub has_struck: bool,
     /// The operator is to end.
     pub crash: Arc<Notify>,
+    /// The operator stands still at a request.
+    pub stopped: Arc<Notify>,
+    /// It goes on.
+    pub goes_on: Arc<Notify>,
+    /// The operator that leads no more, by the name of its connection.
+    pub deposed: Option<&'static str>,
+    /// What it wrote all the same.
+    pub late: Vec<Site>,
 }
 
+/// Kinds that controllers are for.
+const OWN: [Kind; 4] = [AGENT_DEPLOYMENTS, ENGINES, PROFILES, CLAIMS];
+
 impl Faults {
+    /// What to wait for before this request is answered. Stories leave out the lease of the leader.
+    pub fn of_request(&mut self, asked: &Asked) -> Option<Arc<Notify>> {
+        if asked.subject().is_some_and(|key| key.kind == LEASES) {
+            return None;
+        }
+        let at = self.requests.len();
+        self.requests.push(asked.is_write());
+        if self.plan != Some(Plan::Stop(at)) {
+            return None;
+        }
+        self.has_struck = true;
+        self.stopped.notify_one();
+        Some(self.goes_on.clone())
+    }
+
+    /// A write of somebody, who may lead no more.
+    pub fn asked_by(&mut self, name: &str, asked: &Asked) {
+        if self.deposed == Some(name) {
+            self.late.push(site(asked));
+        }
+    }
+
     /// The fault of this write.
     pub fn of_write(&mut self, asked: &Asked) -> Option<Fault> {
         let at = self.writes.len();
@@ -167,6 +238,17 @@ impl Faults {
         }
     }
 
+    /// What happens to a watch instead of its next event. Of a new object of ours, nobody but the watch tells: no watch
+    /// may lose that.
+    pub fn of_event(&mut self, kind: Kind, is_new: bool) -> Option<Broken> {
+        let at = self.events;
+        self.events += 1;
+        let Some(Plan::Event(planned, broken)) = self.plan else { return None };
+        let may_be = broken != Broken::LosesIt || !(is_new && OWN.contains(&kind));
+        self.has_struck |= planned == at && may_be;
+        (planned == at && may_be).then_some(broken)
+    }
+
     /// What the server thought of a write.
     pub fn committed(&mut self, asked: &Asked, answer: &Written) {
         if let Err(refusal) = answer.as_ref().map(drop).map_err(Clone::clone)
@@ -187,7 +269,9 @@ fn site(asked: &Asked) -> Site {
     if key.kind == EVENTS || key.kind == CORE_EVENTS {
         key.name = asked.json().ok().and_then(|event| Some(event["reason"].as_str()?.to_owned())).unwrap_or_default();
     }
-    Site { method: asked.method.to_string(), key, part }
+    let labels = asked.json().map(|body| body["metadata"]["labels"][APP_COMPONENT].clone()).unwrap_or_default();
+    let component = labels.as_str().unwrap_or_default().to_owned();
+    Site { method: asked.method.to_string(), key, part, component }
 }
 
 fn names_its_object(asked: &Asked) -> bool {

@@ -5,7 +5,7 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment},
     batch::v1::Job,
     coordination::v1::Lease,
-    core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Service},
+    core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, ResourceQuota, Service},
     events::v1::Event as StructuredEvent,
     networking::v1::NetworkPolicy,
 };
@@ -47,6 +47,7 @@ pub const PODS: Kind = kind(CORE, ("pods", "Pod"), (true, false));
 pub const SERVICES: Kind = kind(CORE, ("services", "Service"), (true, false));
 pub const CONFIG_MAPS: Kind = kind(CORE, ("configmaps", "ConfigMap"), (false, false));
 pub const CLAIMS: Kind = kind(CORE, ("persistentvolumeclaims", "PersistentVolumeClaim"), (true, false));
+pub const QUOTAS: Kind = kind(CORE, ("resourcequotas", "ResourceQuota"), (true, false));
 pub const CORE_EVENTS: Kind = kind(CORE, ("events", "Event"), (false, false));
 pub const EVENTS: Kind = kind(("events.k8s.io", "v1"), ("events", "Event"), (false, false));
 pub const DEPLOYMENTS: Kind = kind(APPS, ("deployments", "Deployment"), (true, true));
@@ -60,7 +61,7 @@ pub const POOLS: Kind = kind(("inference.networking.k8s.io", "v1"), ("inferencep
 pub const RULES: Kind = kind(("monitoring.coreos.com", "v1"), ("prometheusrules", "PrometheusRule"), (false, true));
 
 /// All of them.
-pub const KINDS: [Kind; 17] = [
+pub const KINDS: [Kind; 18] = [
     AGENT_DEPLOYMENTS,
     ENGINES,
     PROFILES,
@@ -68,6 +69,7 @@ pub const KINDS: [Kind; 17] = [
     SERVICES,
     CONFIG_MAPS,
     CLAIMS,
+    QUOTAS,
     CORE_EVENTS,
     EVENTS,
     DEPLOYMENTS,
@@ -105,6 +107,7 @@ impl Kind {
             SERVICES => through::<Service>(object),
             CONFIG_MAPS => through::<ConfigMap>(object),
             CLAIMS => through::<PersistentVolumeClaim>(object),
+            QUOTAS => through::<ResourceQuota>(object),
             CORE_EVENTS => through::<Event>(object),
             EVENTS => through::<StructuredEvent>(object),
             DEPLOYMENTS => through::<Deployment>(object),

@@ -7,6 +7,7 @@ pub mod fault;
 pub mod fields;
 pub mod kinds;
 pub mod managers;
+pub mod quota;
 pub mod read;
 pub mod refusal;
 pub mod request;
@@ -50,6 +51,8 @@ pub struct ApiServer {
     state: Arc<Mutex<State>>,
     /// Wakes watches after a change.
     changed: Arc<Notify>,
+    /// Whose connection this is.
+    pub asked_by: &'static str,
 }
 
 /// What the server has, and what happens to requests.
@@ -64,7 +67,17 @@ pub struct State {
 impl ApiServer {
     pub fn new(clock: fn() -> Timestamp) -> Self {
         let state = State { store: Store::default(), faults: Faults::default(), bug: None, clock };
-        Self { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
+        Self { state: Arc::new(Mutex::new(state)), changed: Arc::default(), asked_by: "one" }
+    }
+
+    /// The same server, as somebody else is connected to it.
+    pub fn seen_by(&self, name: &'static str) -> Self {
+        Self { asked_by: name, ..self.clone() }
+    }
+
+    /// Tells watches that something has happened in the cluster.
+    pub fn wake(&self) {
+        self.changed.notify_waiters();
     }
 
     /// A connection to it.
@@ -81,8 +94,14 @@ impl ApiServer {
         if asked.is_watch() {
             return Ok(watch::answer(self, asked));
         }
-        let outcome = self.state().outcome(&asked);
+        let (stands_still, outcome) = {
+            let mut state = self.state();
+            (state.faults.of_request(&asked), state.outcome(&asked, self.asked_by))
+        };
         self.changed.notify_waiters();
+        if let Some(goes_on) = stands_still {
+            goes_on.notified().await;
+        }
         match outcome {
             Outcome::Answered(answer) => Ok(response(answer)),
             Outcome::Silent(silence) => Err(silence.into()),
@@ -109,20 +128,22 @@ impl State {
     }
 
     /// Answers a request, with the fault that is planned for it, of an operator with the defect that is planted.
-    fn outcome(&mut self, asked: &Asked) -> Outcome {
-        let Some(bug) = self.bug.filter(|_| asked.is_write()) else { return self.outcome_of(asked) };
+    fn outcome(&mut self, asked: &Asked, asked_by: &str) -> Outcome {
+        let Some(bug) = self.bug.filter(|_| asked.is_write()) else { return self.outcome_of(asked, asked_by) };
         match bug.distort(asked, &mut self.store) {
-            Ok(asked) => self.outcome_of(&asked),
+            Ok(asked) => self.outcome_of(&asked, asked_by),
             Err(answer) => Outcome::Answered(answer),
         }
     }
 
-    fn outcome_of(&mut self, asked: &Asked) -> Outcome {
+    fn outcome_of(&mut self, asked: &Asked, asked_by: &str) -> Outcome {
         // The lease of the leader is renewed in time, and not as part of any story.
         if asked.subject().is_some_and(|key| key.kind == LEASES) {
             return Outcome::Answered(self.answer(asked, Writer::Client, None));
         }
-        if !asked.is_write() {
+        if asked.is_write() {
+            self.faults.asked_by(asked_by, asked);
+        } else {
             let lying = self.faults.of_list(asked);
             return Outcome::Answered(self.answer(asked, Writer::Client, lying));
         }

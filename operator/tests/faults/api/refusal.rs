@@ -50,7 +50,8 @@ fn resource(kind: &Kind, name: &str) -> String {
     format!("{} {name:?}", qualified(kind.plural, kind))
 }
 
-fn qualified(name: &str, kind: &Kind) -> String {
+/// `jobs.batch`, `configmaps`.
+pub fn qualified(name: &str, kind: &Kind) -> String {
     if kind.group.is_empty() { name.to_owned() } else { format!("{name}.{}", kind.group) }
 }
 
@@ -92,12 +93,22 @@ impl Refusal {
         Self { code: 409, reason: "Conflict", message, details }
     }
 
+    pub fn forbidden(kind: &Kind, name: &str, problem: &str) -> Self {
+        let message = format!("{} is forbidden: {problem}", resource(kind, name));
+        Self { code: 403, reason: "Forbidden", message, details: about(kind, name) }
+    }
+
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self { code: 400, reason: "BadRequest", message: message.into(), details: json!({}) }
     }
 
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self { code: 415, reason: "UnsupportedMediaType", message: message.into(), details: json!({}) }
+    }
+
+    pub fn unavailable() -> Self {
+        let message = "the server is currently unable to handle the request".to_owned();
+        Self { code: 503, reason: "ServiceUnavailable", message, details: json!({}) }
     }
 
     pub fn expired(message: impl Into<String>) -> Self {

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     admission, fields,
-    kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES},
+    kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, QUOTAS, SERVICES},
     managers::{self, Manager},
+    quota,
     refusal::{Cause, Refusal},
     request::Asked,
     store::{Key, Store, Writer, is_free, is_going},
@@ -70,7 +71,14 @@ impl Write<'_> {
         if key.kind.has_generation {
             metadata["generation"] = json!(1);
         }
+        if key.kind == CLAIMS {
+            // Until no pod uses it.
+            object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+        }
         refuse(key, &object, None)?;
+        if let Some(refusal) = quota::refusal(self.store, key) {
+            return Err(refusal);
+        }
         if !is_new {
             return Err(Refusal::exists(&key.kind, &key.name));
         }
@@ -261,11 +269,13 @@ impl Write<'_> {
             finalizers.push(json!(finalizer));
             object["metadata"]["finalizers"] = Value::Array(finalizers);
         }
-        let grace = if key.kind == PODS { options["gracePeriodSeconds"].as_i64().unwrap_or(30) } else { 0 };
+        // A pod that has no node ends at once.
+        let has_node = key.kind == PODS && object["spec"].get("nodeName").is_some();
+        let grace = if has_node { options["gracePeriodSeconds"].as_i64().unwrap_or(30) } else { 0 };
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         if is_free(&object) {
             self.store.remove(key, self.writer);
-            if [SERVICES, PODS, CLAIMS].contains(&key.kind) {
+            if [SERVICES, PODS, CLAIMS, QUOTAS].contains(&key.kind) {
                 object["metadata"].as_object_mut().map(|members| members.remove("deletionGracePeriodSeconds"));
                 return Ok((200, object));
             }

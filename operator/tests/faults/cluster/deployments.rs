@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{all, create_pod, kubelet, pods_of, put_status, template_hash};
 use crate::api::{
     kinds::{DEPLOYMENTS, PODS},
+    quota,
     store::{Key, Store, Writer, is_going},
 };
 
@@ -30,7 +31,9 @@ pub fn step(store: &mut Store, now: &str) {
         for _ in pods.len()..wanted {
             let name = (0..).map(|index| format!("{}-{index}", key.name));
             let free = name.into_iter().find(|name| store.get(&Key::new(PODS, &key.namespace, name)).is_none());
-            create_pod(store, (&key, &deployment), &free.expect("there is always another name"), now);
+            let name = free.expect("there is always another name");
+            // Why there is no other pod is in the status.
+            drop(create_pod(store, (&key, &deployment), &name, now));
         }
     }
 }
@@ -56,11 +59,17 @@ pub fn report(store: &mut Store, now: &str) {
         let is_late = i64::try_from(available).unwrap_or_default() < wanted && age > deadline;
         let (progressing, reason) =
             if is_late { ("False", "ProgressDeadlineExceeded") } else { ("True", "NewReplicaSetAvailable") };
+        let mut conditions = vec![json!({"type": "Progressing", "status": progressing, "reason": reason})];
+        let is_short = i64::try_from(pods.len()).unwrap_or_default() < wanted;
+        let refusal = quota::refusal(store, &Key::new(PODS, &key.namespace, &key.name)).filter(|_| is_short);
+        conditions.extend(refusal.map(|refusal| {
+            json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refusal.message})
+        }));
         let status = json!({
             "observedGeneration": deployment["metadata"]["generation"],
             "replicas": pods.len(), "updatedReplicas": pods.len(), "readyReplicas": ready.len(),
             "availableReplicas": available,
-            "conditions": [{"type": "Progressing", "status": progressing, "reason": reason}],
+            "conditions": conditions,
         });
         put_status(store, &key, status);
     }

@@ -146,7 +146,8 @@ fn outcome(task: &Task, pod: &str) -> Outcome {
         Task::Resolve(task) => Outcome::Resolve(ResolveResult {
             uri: task.uri.clone(),
             commit: None,
-            source_digest: digest_of(&task.uri),
+            // A mirror has the same content.
+            source_digest: digest_of(task.uri.rsplit('/').next().unwrap_or_default()),
             tokenizer_digest: None,
             files: 4,
             bytes: 18_250_000,

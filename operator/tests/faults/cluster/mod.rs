@@ -15,6 +15,7 @@ use slipway_crds::identity::content_hash;
 use crate::api::{
     State,
     kinds::{CLAIMS, JOBS, Kind, PODS, ROUTES},
+    quota,
     store::{Key, Store, Writer, is_going},
     write::seconds,
 };
@@ -70,7 +71,13 @@ fn pods_of(store: &Store, owner: &Value) -> Vec<(Key, Arc<Value>)> {
 }
 
 /// A pod of a controller's template.
-fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now: &str) {
+///
+/// # Errors
+/// With the server's words where it refuses one more.
+fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now: &str) -> Result<(), String> {
+    if let Some(refusal) = quota::refusal(store, &Key::new(PODS, &key.namespace, name)) {
+        return Err(refusal.message);
+    }
     let template = &object["spec"]["template"];
     let uid = store.next_uid(&Key::new(PODS, &key.namespace, name));
     let mut metadata = template["metadata"].clone();
@@ -83,6 +90,7 @@ fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now:
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"],
         "status": {"phase": "Pending"}});
     store.put(Key::new(PODS, &key.namespace, name), pod, Writer::Cluster);
+    Ok(())
 }
 
 fn template_hash(template: &Value) -> String {

@@ -43,6 +43,13 @@ impl Normal {
         self.replaced(body, &mut Vec::new())
     }
 
+    /// The same of an event of a watch.
+    pub fn of_event(&mut self, mut event: Value) -> Value {
+        let object = self.of(event["object"].take());
+        event["object"] = object;
+        event
+    }
+
     fn note(&mut self, object: &Value) {
         let metadata = &object["metadata"];
         let (Some(uid), Some(version)) = (metadata["uid"].as_str(), metadata["resourceVersion"].as_str()) else {

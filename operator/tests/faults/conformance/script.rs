@@ -13,22 +13,29 @@ pub struct Step {
     pub body: String,
 }
 
-const JSON: &str = "application/json";
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
+pub const JSON: &str = "application/json";
+pub const APPLY: &str = "application/apply-patch+yaml";
+pub const MERGE: &str = "application/merge-patch+json";
+impl Step {
+    /// Whether it is answered by events.
+    pub fn is_watch(&self) -> bool {
+        self.path.contains("?watch=true")
+    }
+}
+
 const JSON_PATCH: &str = "application/json-patch+json";
 
 /// A kind with a small object of it.
-struct Sample {
-    kind: &'static str,
-    api: &'static str,
-    plural: &'static str,
+pub struct Sample {
+    pub kind: &'static str,
+    pub api: &'static str,
+    pub plural: &'static str,
     /// What the object has besides its metadata.
-    rest: Value,
+    pub rest: Value,
     /// A change of it.
-    changed: Value,
+    pub changed: Value,
     /// A change that is never allowed.
-    refused: Option<Value>,
+    pub refused: Option<Value>,
 }
 
 impl Sample {
@@ -146,12 +153,24 @@ fn agent_deployment() -> Sample {
 }
 
 /// The requests of one kind.
-struct Kind<'a> {
+pub struct Kind<'a> {
     sample: &'a Sample,
     steps: Vec<Step>,
 }
 
-impl Kind<'_> {
+impl<'a> Kind<'a> {
+    /// The requests about a kind, in their order.
+    pub fn of(sample: &'a Sample) -> Vec<Step> {
+        let mut kind = Self { sample, steps: Vec::new() };
+        kind.missing();
+        kind.created();
+        kind.listed();
+        kind.changed();
+        kind.applied();
+        kind.deleted();
+        kind.steps
+    }
+
     fn ask(&mut self, name: &str, method: Method, path: String, content: &'static str, body: &Value) {
         let name = format!("{}: {name}", self.sample.kind);
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -378,16 +397,7 @@ fn astray() -> Vec<Step> {
 pub fn steps() -> Vec<Step> {
     let samples = samples();
     let mut steps = astray();
-    for sample in &samples {
-        let mut kind = Kind { sample, steps: Vec::new() };
-        kind.missing();
-        kind.created();
-        kind.listed();
-        kind.changed();
-        kind.applied();
-        kind.deleted();
-        steps.extend(kind.steps);
-    }
+    steps.extend(samples.iter().flat_map(Kind::of));
     steps.extend(of_status(&agent_deployment()));
     steps
 }

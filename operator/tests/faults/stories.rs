@@ -1,0 +1,193 @@
+//! The stories, each with its outcome.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use slipway_crds::store::NAME;
+
+use crate::{
+    api::{
+        kinds::{ENGINES, JOBS},
+        store::Happened,
+    },
+    cluster,
+    story::{Act, Played, stages, waits_for},
+    users,
+};
+
+/// What people do, and the outcome.
+pub struct Story {
+    pub name: &'static str,
+    pub acts: Vec<Act>,
+    /// The first act whose faults are played: those before it are of another story too.
+    pub from: usize,
+    /// How far the agents are after each act.
+    pub stages: Vec<&'static str>,
+    /// Words by which the agent says what it waits for, after an act.
+    pub says: Vec<(usize, &'static str)>,
+    /// Acts in which the operator creates and deletes nothing.
+    pub quiet: Vec<usize>,
+    /// Names of objects that are left at the end, where the agents are gone.
+    pub leaves: Option<Vec<&'static str>>,
+}
+
+impl Story {
+    fn new(name: &'static str, acts: Vec<Act>, stages: &[&'static str]) -> Self {
+        assert_eq!(acts.len(), stages.len(), "{name}");
+        let (says, quiet) = (Vec::new(), Vec::new());
+        Self { name, acts, from: 0, stages: stages.to_vec(), says, quiet, leaves: None }
+    }
+
+    fn from(self, from: usize) -> Self {
+        Self { from, ..self }
+    }
+
+    fn says(mut self, act: usize, words: &'static str) -> Self {
+        self.says.push((act, words));
+        self
+    }
+
+    fn leaves(self, more: &[&'static str]) -> Self {
+        Self { leaves: Some([&[NAME, NAME], more].concat()), ..self }
+    }
+
+    /// What of the story as it was told must not be, or must be and is not.
+    pub fn unmet(&self, told: &[Played]) -> Vec<String> {
+        let mut unmet: Vec<String> = told.iter().flat_map(|played| played.violations.clone()).collect();
+        for (at, played) in told.iter().enumerate() {
+            let found = stages(&played.end).join(" ");
+            if found != self.stages[at] {
+                unmet.push(format!("after act {at} the stages are {found:?}, not {:?}", self.stages[at]));
+            }
+        }
+        for (at, words) in &self.says {
+            let found = waits_for(&told[*at].end);
+            if !found.contains(words) {
+                unmet.push(format!("after act {at} it says {found:?}, without {words:?}"));
+            }
+        }
+        for at in self.quiet.iter().filter(|at| !told[**at].commits.is_empty()) {
+            unmet.push(format!("act {at} creates or deletes {:?}", told[*at].commits.keys()));
+        }
+        unmet.extend(self.left_over(told));
+        unmet.extend(made_twice(told));
+        unmet
+    }
+
+    fn left_over(&self, told: &[Played]) -> Option<String> {
+        let expected = self.leaves.as_ref()?;
+        let last = told.last()?;
+        let mut left: Vec<&str> = last.end.objects.keys().map(|key| key.name.as_str()).collect();
+        left.sort_unstable();
+        let mut expected = expected.clone();
+        expected.sort_unstable();
+        (left != expected).then(|| format!("left over: {left:?}, not {expected:?}"))
+    }
+}
+
+/// What costs a GPU or a transfer is made once in a story, however many agents need it.
+fn made_twice(told: &[Played]) -> Vec<String> {
+    let mut made = BTreeMap::new();
+    for ((happened, key), times) in told.iter().flat_map(|played| &played.commits) {
+        if *happened == Happened::Created && (key.kind == ENGINES || key.kind == JOBS) {
+            *made.entry(key).or_insert(0) += times;
+        }
+    }
+    let twice = made.into_iter().filter(|(_, times)| *times > 1);
+    twice.map(|(key, times)| format!("{} {} is made {times} times", key.kind.kind, key.name)).collect()
+}
+
+pub fn prompt(words: &str) -> Act {
+    Act::Edit(json!({"agent": {"systemPrompt": words}}))
+}
+
+pub fn model(uri: &str) -> Act {
+    Act::Edit(json!({"model": {"uri": uri}}))
+}
+
+const WEEK: Act = Act::Wait(8 * 24 * 3_600);
+
+/// All at once: each edit takes over once its pods are ready, or never does.
+pub fn blue_green() -> Story {
+    let broken = prompt(cluster::BROKEN);
+    let acts = vec![Act::Create, prompt("Think."), broken, prompt("Think twice."), Act::Delete, WEEK];
+    Story::new("blue-green", acts, &["Serving", "Serving", "Stalled", "Serving", "", ""]).leaves(&[])
+}
+
+/// Step by step, judged by what users meet: one canary takes over, a slower one is rolled back.
+pub fn canary() -> Story {
+    let rollout = json!({
+        "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}]}},
+        "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
+    });
+    let routed = Act::Edit(json!({"rollout": rollout, "serving": {"replicas": 2}}));
+    let acts = vec![Act::Create, routed, prompt("Think."), prompt(users::SLOW), Act::Delete];
+    Story::new("canary", acts, &["Serving", "Serving", "Serving", "RolledBack", ""]).from(1)
+}
+
+/// The act of [`retention`] in which something is swept.
+pub const SWEPT: usize = 5;
+
+/// Another model, and so many edits that no kept revision needs the first.
+pub fn retention() -> Story {
+    let other =
+        Act::Edit(json!({"model": {"uri": "http://models.example/other"}, "rollout": {"revisionHistoryLimit": 1}}));
+    let retain = Act::Retain(7 * 24 * 3_600);
+    let acts = vec![retain, Act::Create, other, prompt("Think."), prompt("Think twice."), WEEK, WEEK];
+    let stages = ["", "Serving", "Serving", "Serving", "Serving", "Serving", "Serving"];
+    Story::new("retention", acts, &stages).from(SWEPT)
+}
+
+/// With the last agent everything that it needed becomes unneeded.
+pub fn leftovers() -> Story {
+    let acts = vec![Act::Retain(3_600), Act::Create, Act::Delete, WEEK];
+    Story::new("leftovers", acts, &["", "Serving", "", ""]).from(3).leaves(&[])
+}
+
+/// Quotas that leave no room for a Job, for its pod, and for a pod of another revision; each is lifted.
+pub fn quota() -> Story {
+    let [no_job, no_pod, one_pod] =
+        [("count/jobs.batch", 0), ("pods", 0), ("pods", 1)].map(|most| Act::Quota(Some(most)));
+    let acts = vec![no_job, Act::Create, no_pod, Act::Quota(None), one_pod, prompt("Think."), Act::Quota(None)];
+    Story::new("quota", acts, &["", "Resolving", "Resolving", "Serving", "Serving", "Stalled", "Serving"])
+        .from(1)
+        .says(1, "exceeded quota: team, requested: count/jobs.batch=1, used: count/jobs.batch=0")
+        .says(2, "exceeded quota: team, requested: pods=1, used: pods=0, limited: pods=0")
+        .says(5, "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1")
+}
+
+/// Two agents with the same model from two places share checkpoint and engine. Each goes by itself.
+pub fn shared() -> Story {
+    let acts = vec![Act::CreateBoth, Act::Delete, Act::DeleteOther, WEEK];
+    Story::new("shared", acts, &["Serving Serving", "Serving", "", ""]).leaves(&[])
+}
+
+/// An operator of another release takes over and gives back. Only edits start anything.
+pub fn releases() -> Story {
+    let (later, earlier) = (Act::Release("2"), Act::Release("1"));
+    let acts = vec![Act::Create, later, prompt("Think."), earlier, prompt("Think twice."), Act::Delete];
+    let stages = ["Serving", "Serving", "Serving", "Serving", "Serving", ""];
+    Story { quiet: vec![1, 3], ..Story::new("releases", acts, &stages).from(1) }
+}
+
+/// A later version has left objects. They are left alone, and keep nothing from going on.
+pub fn tomorrow() -> Story {
+    let acts = vec![Act::Create, Act::Tomorrow, prompt("Think."), Act::Delete, WEEK];
+    let stages = ["Serving", " Serving", " Serving", "", ""];
+    Story::new("tomorrow", acts, &stages).from(1)
+}
+
+/// More models than a status has room for.
+pub fn models() -> Story {
+    let edits = (0..17).map(|number| model(&format!("http://models.example/{number}")));
+    let acts: Vec<Act> = std::iter::once(Act::Create).chain(edits).collect();
+    let stages = vec!["Serving"; acts.len()];
+    let from = acts.len();
+    Story::new("models", acts, &stages).from(from)
+}
+
+/// All of them.
+pub fn all() -> Vec<Story> {
+    let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
+    short.into_iter().chain([retention(), canary(), models()]).collect()
+}

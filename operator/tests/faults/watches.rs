@@ -1,0 +1,141 @@
+//! The controllers themselves, as watches wake them, where a watch ends, is told that it is too late, is cut off for a
+//! while, or loses an event. Their clock is the test's, and runs as fast as everything is done.
+
+use std::time::Duration;
+
+use slipway_operator::controllers::{run_agent_deployments, run_engines, run_profiles, run_stores};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{
+        fault::{BROKEN_WATCHES, Plan},
+        kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, DEPLOYMENTS},
+        store::Key,
+    },
+    cluster,
+    end::{self, End},
+    operator,
+    stories::prompt,
+    story::{AGENT, Act, Commits, NAMESPACE, Scene, stages},
+    world::World,
+};
+
+/// Seconds in which the agent must be what it was asked to be.
+const PATIENCE: i64 = 900;
+
+/// The outcome of creating, editing and deleting an agent.
+struct Told {
+    end: End,
+    commits: Commits,
+    violations: Vec<String>,
+    /// Events that watches were sent.
+    events: usize,
+    has_struck: bool,
+    /// Seconds until each act was done.
+    took: Vec<i64>,
+}
+
+async fn tell(plan: Option<Plan>) -> Told {
+    let mut world = World::of(&Scene::first(None), plan).await;
+    let stop = CancellationToken::new();
+    let context = world.operator.context();
+    let controllers = [
+        tokio::spawn(run_agent_deployments(context.clone(), stop.clone())),
+        tokio::spawn(run_engines(context.clone(), stop.clone())),
+        tokio::spawn(run_profiles(context.clone(), stop.clone())),
+        tokio::spawn(run_stores(context, stop.clone())),
+    ];
+    // Each with the seconds in which nothing more may happen then.
+    let acts: [(Act, fn(&World) -> bool, i64); 3] =
+        [(Act::Create, serves, 5), (prompt("Think."), serves, 5), (Act::Delete, is_gone, 60)];
+    let mut took = Vec::new();
+    for (at, (act, is_done, calm)) in acts.iter().enumerate() {
+        world.act(act);
+        world.server.wake();
+        let seconds = until(&mut world, *is_done).await;
+        if seconds >= PATIENCE {
+            world.violations.push(format!("act {at} is not done after {PATIENCE} s"));
+        }
+        took.push(seconds);
+        for _ in 0..*calm {
+            second(&mut world).await;
+        }
+    }
+    stop.cancel();
+    for controller in controllers {
+        controller.await.unwrap();
+    }
+    let (events, has_struck) = {
+        let state = world.server.state();
+        (state.faults.events, state.faults.has_struck)
+    };
+    let mut played = world.played();
+    // The record of the store is written at its next look, in a quarter of an hour at the latest.
+    played.end.objects.remove(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
+    Told { end: played.end, commits: played.commits, violations: played.violations, events, has_struck, took }
+}
+
+async fn until(world: &mut World, is_done: impl Fn(&World) -> bool) -> i64 {
+    for seconds in 0..PATIENCE {
+        if is_done(world) {
+            return seconds;
+        }
+        second(world).await;
+    }
+    PATIENCE
+}
+
+/// A second passes, in which the cluster does its part.
+async fn second(world: &mut World) {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    operator::pass(1);
+    world.check();
+    if cluster::step(&mut world.server.state()) {
+        world.server.wake();
+    }
+    world.check();
+}
+
+/// Whether what was asked for last serves, and nothing else does.
+fn serves(world: &World) -> bool {
+    let state = world.server.state();
+    let store = &state.store;
+    let Some(agent) = store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, AGENT)) else { return false };
+    let is_seen = agent["status"]["observedGeneration"] == agent["metadata"]["generation"];
+    is_seen && agent["status"]["stage"] == "Serving" && store.of_kind(DEPLOYMENTS).count() == 1
+}
+
+fn is_gone(world: &World) -> bool {
+    let state = world.server.state();
+    state.store.of_kind(AGENT_DEPLOYMENTS).count() == 0 && state.store.of_kind(DEPLOYMENTS).count() == 0
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_serve_an_agent_edit_it_and_leave_nothing_behind() {
+    let told = tell(None).await;
+    assert_eq!((told.violations, stages(&told.end)), (vec![], vec![]));
+    println!("{} events, {:?} s", told.events, told.took);
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "takes a minute: make test-faults"]
+async fn no_watch_that_breaks_changes_what_becomes_of_an_agent() {
+    let expected = tell(None).await;
+    let (mut plans, mut wrong, mut slowest) = (0, Vec::new(), 0);
+    for at in 0..expected.events {
+        for broken in BROKEN_WATCHES {
+            let mut told = tell(Some(Plan::Event(at, broken))).await;
+            if !told.has_struck {
+                continue;
+            }
+            told.violations.extend(end::differences(&expected.end, &told.end));
+            if told.commits != expected.commits {
+                told.violations.push(format!("{:?}, not {:?}", told.commits, expected.commits));
+            }
+            (plans, slowest) = (plans + 1, slowest.max(told.took.into_iter().max().unwrap_or_default()));
+            wrong.extend(told.violations.first().map(|line| format!("{broken:?} at event {at}: {line}")));
+        }
+    }
+    println!("watches: {plans} plans, {slowest} s at most");
+    assert!(wrong.is_empty(), "{} of {plans} plans:\n{}", wrong.len(), wrong.join("\n"));
+}
