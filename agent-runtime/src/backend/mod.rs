@@ -24,6 +24,7 @@ use crate::trace_context::TraceContext;
 
 pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{OpenAi, OpenAiError, OwnServer};
+use tokens::Tokenizer;
 pub use triton::{EndpointError, Entry, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.
@@ -37,6 +38,27 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot.
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>>;
+
+    /// Whether prompts may be put as tokens.
+    fn token_prompts(&self) -> TokenPrompts {
+        TokenPrompts::None
+    }
+
+    /// How many tokens a prompt and its answer may have together, where the engine has said so.
+    fn context(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Whether an engine takes prompts as tokens.
+#[derive(Clone)]
+pub enum TokenPrompts {
+    /// It takes text alone.
+    None,
+    /// It takes those that this tokenizer makes.
+    Of(Arc<Tokenizer>),
+    /// It takes those of its checkpoint's tokenizer, which the client needs as well.
+    OfCheckpoint,
 }
 
 /// What is to be generated.
@@ -46,6 +68,8 @@ pub struct Generation {
     pub id: String,
     /// The text to continue.
     pub prompt: String,
+    /// The same as tokens, for an engine that takes these.
+    pub tokens: Option<Vec<u32>>,
     /// The most tokens to generate.
     pub max_tokens: u32,
     /// Texts that end the generation.
@@ -115,6 +139,9 @@ pub struct Piece {
     pub cached_tokens: Option<u32>,
     /// Tokens generated so far, this piece included.
     pub output_tokens: u32,
+    /// The tokens of this piece, the end of the turn included, where the prompt was put as tokens and the engine gives
+    /// them.
+    pub tokens: Vec<u32>,
     /// The tokens of this piece and their probabilities, where they were asked for.
     pub logprobs: Vec<TokenLogprob>,
     /// Why the generation ended; present on the last piece only.

@@ -23,7 +23,7 @@ use tonic::{
 use crate::trace_context::TraceContext;
 
 use super::{
-    Backend, BackendError, Generation, Piece,
+    Backend, BackendError, Generation, Piece, TokenPrompts,
     inference::{
         ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse, ServerReadyRequest,
         grpc_inference_service_client::GrpcInferenceServiceClient,
@@ -174,6 +174,13 @@ impl Backend for Triton {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(self.ask_ready())
+    }
+
+    fn token_prompts(&self) -> TokenPrompts {
+        match &self.entry {
+            Entry::Tokens(tokenizer) => TokenPrompts::Of(Arc::clone(tokenizer)),
+            Entry::Text | Entry::Ensemble | Entry::Vllm | Entry::LlmApi => TokenPrompts::None,
+        }
     }
 }
 
