@@ -186,6 +186,14 @@ pub enum BackendError {
         /// The server or a model.
         what: String,
     },
+    /// The model takes or gives something else than this client sends and reads.
+    #[error("Triton's model {model:?} cannot be used: {problems}; correct its config.pbtxt or its backend's version")]
+    Unfit {
+        /// The model.
+        model: String,
+        /// What is missing or different.
+        problems: String,
+    },
     /// The engine refused the request or failed at it.
     #[error("the engine failed: {message}")]
     Engine {
@@ -232,6 +240,7 @@ impl BackendError {
             Self::Engine { fault, .. } => *fault,
             Self::Unreachable { .. }
             | Self::NotReady { .. }
+            | Self::Unfit { .. }
             | Self::Protocol { .. }
             | Self::Tokens(_)
             | Self::EndedEarly => EngineFault::Engine,
@@ -243,6 +252,7 @@ impl BackendError {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NotReady { .. } => "not_ready",
+            Self::Unfit { .. } => "unfit",
             Self::Engine { fault: EngineFault::Engine, .. } => "engine",
             Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
             Self::Engine { fault: EngineFault::Wish, .. } => "wish",
@@ -256,7 +266,9 @@ impl BackendError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::NotReady { .. } => true,
-            Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => false,
+            Self::Unfit { .. } | Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => {
+                false
+            }
         }
     }
 }

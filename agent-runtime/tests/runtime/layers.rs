@@ -22,7 +22,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 72] = [
+const PURE: [&str; 73] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -71,6 +71,7 @@ const PURE: [&str; 72] = [
     "backend/tokens/answer.rs",
     "backend/tokens/detokenizer.rs",
     "backend/tokens/stop_words.rs",
+    "backend/triton/declared.rs",
     "backend/triton/llm_api.rs",
     "backend/triton/tensor.rs",
     "backend/triton/text.rs",
