@@ -151,8 +151,9 @@ impl ChatFormat {
     /// The same, whose prompts are put as tokens.
     #[must_use]
     pub fn with_tokenizer(mut self, make: MakeTokenizer) -> Self {
-        let template = self.checkpoint.template(true).source();
-        self.vocabulary = Some(Arc::new(LazyVocabulary::new(make, template, self.dialect)));
+        // The marks of both: agents with and without tools have texts of others.
+        let templates = [true, false].map(|has_tools| self.checkpoint.template(has_tools).source()).concat();
+        self.vocabulary = Some(Arc::new(LazyVocabulary::new(make, templates, self.dialect)));
         self
     }
 

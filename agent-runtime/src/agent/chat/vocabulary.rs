@@ -41,10 +41,9 @@ pub enum Author {
 }
 
 impl LazyVocabulary {
-    /// Of a checkpoint with this template, whose model writes this dialect.
-    pub fn new(make: MakeTokenizer, template: &str, dialect: ToolCallDialect) -> Self {
-        let template = template.to_owned();
-        let vocabulary = move || make().map(|tokenizer| Arc::new(Vocabulary::new(tokenizer, &template, dialect)));
+    /// Of a checkpoint with these templates, whose model writes this dialect.
+    pub fn new(make: MakeTokenizer, templates: String, dialect: ToolCallDialect) -> Self {
+        let vocabulary = move || make().map(|tokenizer| Arc::new(Vocabulary::new(tokenizer, &templates, dialect)));
         Self(LazyLock::new(Box::new(vocabulary)))
     }
 
@@ -55,8 +54,8 @@ impl LazyVocabulary {
 }
 
 impl Vocabulary {
-    fn new(tokenizer: Arc<Tokenizer>, template: &str, dialect: ToolCallDialect) -> Self {
-        let all = tokenizer.marks(template);
+    fn new(tokenizer: Arc<Tokenizer>, templates: &str, dialect: ToolCallDialect) -> Self {
+        let all = tokenizer.marks(templates);
         let own = dialect::marks(dialect);
         let models = all.iter().filter(|mark| !own.contains(&mark.as_str())).cloned();
         let models = Marks::new(models);

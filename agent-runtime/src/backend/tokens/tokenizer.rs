@@ -146,12 +146,12 @@ impl Tokenizer {
         added.get(&token).map(|added| added.content.as_str())
     }
 
-    /// Texts that a template alone may write: those of special tokens, and of other added ones that occur in it.
-    pub fn marks(&self, template: &str) -> Vec<String> {
+    /// Texts that templates alone may write: those of special tokens, and of other added ones that occur in them.
+    pub fn marks(&self, templates: &str) -> Vec<String> {
         let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().values();
         let marks = added.filter(|token| {
             let is_mark = token.content.chars().nth(1).is_some() && !token.content.trim().is_empty();
-            is_mark && (token.special || template.contains(&token.content))
+            is_mark && (token.special || templates.contains(&token.content))
         });
         marks.map(|token| token.content.clone()).collect()
     }
