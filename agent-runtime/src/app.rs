@@ -18,7 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Access, Denied, SetUpAccessError},
-    agent::{Agent, ChatFormat, CurrentPrompts, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
+    agent::{
+        Agent, ChatFormat, CurrentPrompts, Prompts,
+        chat::{ChatFormatError, MakeTokenizer},
+        prompt::PromptBuilder,
+    },
     api::{
         self,
         admission::{Admission, Readiness},
@@ -26,7 +30,7 @@ use crate::{
         run_names::{RunNames, Seal},
         service::{Abilities, Service},
     },
-    backend::Backend,
+    backend::{Backend, TokenPrompts, tokens::Tokenizer},
     chat_template::{Checkpoint, ReadCheckpointError},
     clock::Clock,
     failure::with_causes,
@@ -123,7 +127,7 @@ impl App {
         let given = config.clone();
         let sources = Sources { tools: &config.tools, servers: &config.mcp_servers, lookup: &Lookup::of_system() };
         let tools = Arc::new(Registry::of(sources).map_err(SetUpError::Tools)?);
-        let prompt = prompts(&config, &tools)?;
+        let prompt = prompts(&config, &tools, backend.token_prompts())?;
         let access = config.authentication.as_ref().map(Access::new).transpose().map_err(SetUpError::Access)?;
         let abilities = Abilities {
             takes_sampling: config.engine.takes_sampling(),
@@ -271,13 +275,18 @@ impl App {
 }
 
 /// What writes the agent's prompts: the checkpoint's chat template where one is asked for and there is one.
-fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpError> {
+fn prompts(config: &RuntimeConfig, tools: &Registry, takes: TokenPrompts) -> Result<Prompts, SetUpError> {
     if let Some(ChatTemplate { folder, dialect }) = &config.chat_template {
         match Checkpoint::read(Path::new(folder)).map_err(SetUpError::Checkpoint)? {
             Some(checkpoint) => {
                 let format = ChatFormat::new(checkpoint, *dialect, &config.system_prompt, &tools.catalog().shown);
-                let format = format.map_err(SetUpError::ChatTemplate)?;
-                tracing::info!(folder, dialect = ?format.dialect(), "prompts are written by the chat template");
+                let mut format = format.map_err(SetUpError::ChatTemplate)?;
+                let tokenizer = tokenizer(folder, takes);
+                let as_tokens = tokenizer.is_some();
+                if let Some(tokenizer) = tokenizer {
+                    format = format.with_tokenizer(tokenizer);
+                }
+                tracing::info!(folder, dialect = ?format.dialect(), as_tokens, "prompts are written by the chat template");
                 return Ok(Prompts::Chat(Arc::new(format)));
             }
             None => tracing::warn!(folder, "the checkpoint has no chat template: prompts are ReAct transcripts"),
@@ -288,6 +297,31 @@ fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpErr
         system_prompt: config.system_prompt.clone(),
         tools: tools.catalog().listing(),
     }))
+}
+
+/// What turns prompts into tokens, where the engine takes these. One that takes texts too serves without it.
+fn tokenizer(folder: &str, takes: TokenPrompts) -> Option<MakeTokenizer> {
+    match takes {
+        TokenPrompts::None => None,
+        TokenPrompts::Of(tokenizer) => Some(Box::new(move || Some(tokenizer))),
+        TokenPrompts::OfCheckpoint => {
+            let folder = Path::new(folder).to_owned();
+            folder
+                .join("tokenizer.json")
+                .is_file()
+                .then(|| -> MakeTokenizer { Box::new(move || read_tokenizer(&folder)) })
+        }
+    }
+}
+
+fn read_tokenizer(folder: &Path) -> Option<Arc<Tokenizer>> {
+    match Tokenizer::read(folder) {
+        Ok(tokenizer) => Some(Arc::new(tokenizer)),
+        Err(error) => {
+            tracing::warn!(error = with_causes(&error), "prompts are sent as text: the tokenizer cannot be used");
+            None
+        }
+    }
 }
 
 /// What traces runs, and what delivers their spans, where that is asked for.

@@ -1,9 +1,11 @@
 //! Prompts by a checkpoint's chat template: a conversation, the tools, and the turns of a run as messages. Pure.
 
 mod client;
+mod messages;
 mod offer;
+mod vocabulary;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use minijinja::Value;
 use slipway_runtime_config::Schema;
@@ -18,14 +20,18 @@ use crate::{
 use super::{
     conversation::{Conversation, Turn},
     dialect::choose,
-    grammar::{Observation, ToolCall},
-    state::{Call, CallEnd, CallResult, Step},
+    grammar::ToolCall,
+    marks::Written,
+    state::Step,
+    transcript::GeneratedTurn,
     wishes::{ClientCall, Wishes},
 };
 
 pub use client::Mistake;
+use messages::{identity, message};
 use offer::OfferError;
 pub use offer::{Calls, Offer};
+pub use vocabulary::{Author, LazyVocabulary, MakeTokenizer, Vocabulary};
 
 /// How an agent's prompts are written, and its turns read.
 #[derive(Clone)]
@@ -41,6 +47,8 @@ pub struct ChatFormat {
     has_tool_messages: bool,
     /// Whether instructions have a message of their own.
     has_system: bool,
+    /// What turns prompts into tokens, for an engine that takes these.
+    vocabulary: Option<Arc<LazyVocabulary>>,
 }
 
 /// Why an agent cannot be served with a chat template.
@@ -75,12 +83,12 @@ pub struct Talk {
     schema: Option<Schema>,
     now: Timestamp,
     /// The prompt of the first step.
-    first: String,
+    first: Written,
 }
 
 impl fmt::Debug for Talk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Talk").field("first", &self.first).field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Talk").field("first", &self.first.text).field("now", &self.now).finish_non_exhaustive()
     }
 }
 
@@ -101,6 +109,8 @@ pub struct ChatTurn {
     pub(super) content: String,
     /// What the model thought.
     pub(super) thoughts: String,
+    /// How many calls it wrote, those of the client's tools included.
+    pub(super) calls: usize,
     /// What the model is told in place of results, where its turn had mistakes.
     pub(super) repair: Option<String>,
 }
@@ -124,10 +134,51 @@ impl ChatFormat {
         let has_tool_messages = shows_tools && template.source().contains("tool_calls");
         let system_prompt = system_prompt.trim_end().to_owned();
         let (offer, checkpoint) = (offer(tools, shows_tools)?, Arc::new(checkpoint));
-        let mut format =
-            Self { checkpoint, dialect, system_prompt, offer, shows_tools, has_tool_messages, has_system: true };
+        let mut format = Self {
+            checkpoint,
+            dialect,
+            system_prompt,
+            offer,
+            shows_tools,
+            has_tool_messages,
+            has_system: true,
+            vocabulary: None,
+        };
         format.probe()?;
         Ok(format)
+    }
+
+    /// The same, whose prompts are put as tokens.
+    #[must_use]
+    pub fn with_tokenizer(mut self, make: MakeTokenizer) -> Self {
+        // The marks of both: agents with and without tools have texts of others.
+        let templates = [true, false].map(|has_tools| self.checkpoint.template(has_tools).source()).concat();
+        self.vocabulary = Some(Arc::new(LazyVocabulary::new(make, templates, self.dialect)));
+        self
+    }
+
+    /// What turns prompts into tokens, if they are put as such.
+    pub(super) fn vocabulary(&self) -> Option<&Arc<Vocabulary>> {
+        self.vocabulary.as_ref().and_then(|vocabulary| vocabulary.get())
+    }
+
+    /// A text for the template. Where it becomes tokens, its marks do not count.
+    fn harmless<'a>(&self, author: Author, text: &'a str) -> Cow<'a, str> {
+        match self.vocabulary() {
+            Some(vocabulary) => vocabulary.harmless(author, text),
+            None => Cow::Borrowed(text),
+        }
+    }
+
+    fn text(&self, author: Author, text: &str) -> Value {
+        Value::from(self.harmless(author, text).as_ref())
+    }
+
+    fn harmless_value(&self, value: Value) -> Value {
+        match self.vocabulary() {
+            Some(vocabulary) => vocabulary.harmless_value(&value),
+            None => value,
+        }
     }
 
     /// The same for other tools.
@@ -135,19 +186,21 @@ impl ChatFormat {
     /// # Errors
     /// [`ChatFormatError`].
     pub fn with_tools(&self, tools: &[ShownTool]) -> Result<Self, ChatFormatError> {
-        let mut format = Self { offer: offer(tools, self.shows_tools)?, ..self.clone() };
+        // A probe needs no tokens.
+        let mut format = Self { offer: offer(tools, self.shows_tools)?, vocabulary: None, ..self.clone() };
         format.probe()?;
-        Ok(format)
+        Ok(Self { vocabulary: self.vocabulary.clone(), ..format })
     }
 
     /// Finds out whether the template takes instructions by themselves, and whether it renders anything.
     fn probe(&mut self) -> Result<(), ChatFormatError> {
         let question = |role: &str, text: &str| message(role, Value::from(text));
         let with_system = vec![question("system", "s"), question("user", "q")];
-        if let Err(RenderError::Refused { .. }) = self.render(with_system, &self.offer, Timestamp::default()) {
+        let now = Timestamp::default();
+        if let Err(RenderError::Refused { .. }) = self.render(with_system, &self.offer, Turns::AreAsked, now) {
             self.has_system = false;
         }
-        let rendered = self.render(vec![question("user", "q")], &self.offer, Timestamp::default());
+        let rendered = self.render(vec![question("user", "q")], &self.offer, Turns::AreAsked, now);
         rendered.map(|_| ()).map_err(ChatFormatError::Render)
     }
 
@@ -180,28 +233,37 @@ impl ChatFormat {
             None => Arc::clone(&self.offer),
             Some(_) => Arc::new(self.offer.with_clients(wishes, self.shows_tools).map_err(unwritten)?),
         };
-        let first = self.render(self.conversation(conversation, wishes, &offer), &offer, now)?;
+        let first = self.render(self.conversation(conversation, wishes, &offer), &offer, Turns::AreAsked, now)?;
         let schema = client::schema(&wishes.format);
         let (format, conversation, wishes) = (Arc::clone(self), conversation.clone(), Arc::clone(wishes));
         Ok(Talk { format, conversation, wishes, offer, schema, now, first })
     }
 
-    fn render(&self, messages: Vec<Value>, offer: &Offer, now: Timestamp) -> Result<String, RenderError> {
+    fn render(
+        &self,
+        messages: Vec<Value>,
+        offer: &Offer,
+        turns: Turns,
+        now: Timestamp,
+    ) -> Result<Written, RenderError> {
         let prompt = Prompt {
             messages: Value::from(messages),
-            tools: offer.shown.clone(),
-            generation_prompt: true,
+            tools: offer.shown.clone().map(|tools| self.harmless_value(tools)),
+            generation_prompt: turns == Turns::AreAsked,
             now,
             extra: BTreeMap::new(),
         };
-        self.checkpoint.template(!offer.is_empty()).render(&prompt)
+        let text = self.checkpoint.template(!offer.is_empty()).render(&prompt)?;
+        Ok(if self.vocabulary().is_some() { Written::rendered(text) } else { Written::plain(text) })
     }
 
     fn conversation(&self, conversation: &Conversation, wishes: &Wishes, offer: &Offer) -> Vec<Value> {
         let described = offer.described.as_deref().unwrap_or_default();
         let format = wishes.format.instruction().unwrap_or_default();
-        let parts = [self.system_prompt.as_str(), described, conversation.instructions(), &format];
-        let system = parts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+        let theirs = [described, conversation.instructions(), &format].map(|text| self.harmless(Author::Other, text));
+        // What the agent's author wrote may have marks.
+        let parts = [self.system_prompt.as_str()].into_iter().chain(theirs.iter().map(AsRef::as_ref));
+        let system = parts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
         let mut messages = Vec::new();
         let mut in_question = None;
         match (system.is_empty(), self.has_system) {
@@ -214,10 +276,10 @@ impl ChatFormat {
             match turn {
                 Turn::Question(text) => {
                     let system = in_question.take().map(|system| format!("{system}\n\n"));
-                    let text = system.unwrap_or_default() + text;
+                    let text = system.unwrap_or_default() + &self.harmless(Author::Other, text);
                     messages.push(message("user", Value::from(text)));
                 }
-                Turn::Answer(text) => messages.push(message("assistant", Value::from(text.as_str()))),
+                Turn::Answer(text) => messages.push(message("assistant", self.text(Author::Model, text))),
                 Turn::Calls { text, thoughts, calls } => {
                     self.write_calls(&mut earlier, text, thoughts, calls, offer, &mut messages);
                 }
@@ -246,24 +308,34 @@ impl ChatFormat {
             };
             let calls = calls.iter().map(written);
             let parts = [text.to_owned()].into_iter().chain(calls).filter(|part| !part.is_empty());
-            messages.push(message("assistant", Value::from(parts.collect::<Vec<_>>().join("\n"))));
+            let parts = parts.collect::<Vec<_>>().join("\n");
+            messages.push(message("assistant", self.text(Author::Model, &parts)));
             return;
         }
         let calls = calls.iter().enumerate().map(|(index, call)| {
             let call = ToolCall { name: call.name.clone(), input: call.arguments.clone() };
-            written_call(earlier.identity(index), &call, offer.arguments(&call))
+            self.written_call(earlier.identity(index), &call, offer)
         });
-        messages.push(with_calls(text, thoughts, calls.collect()));
+        messages.push(self.with_calls(text, thoughts, calls.collect()));
     }
 
     fn write_result(&self, earlier: &mut Earlier, call: &str, text: &str, messages: &mut Vec<Value>) {
         let Some(index) = earlier.open.iter().position(|open| open.id == call) else { return };
         let name = earlier.open[index].name.clone();
         messages.push(match self.has_tool_messages {
-            true => result(earlier.identity(index), &name, text),
-            false => message("user", Value::from(format!("Result of {name}: {text}"))),
+            true => self.result(earlier.identity(index), &name, text),
+            false => message("user", self.text(Author::Other, &format!("Result of {name}: {text}"))),
         });
     }
+}
+
+/// What a prompt ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turns {
+    /// The beginning of the model's next turn.
+    AreAsked,
+    /// The end of the last message.
+    AreOver,
 }
 
 /// Calls of the client's tools that a conversation has.
@@ -313,115 +385,41 @@ impl Talk {
 
     /// The prompt of the first step.
     pub(super) fn first(&self) -> &str {
-        &self.first
+        &self.first.text
     }
 
     /// The prompt of the next model call.
     ///
     /// # Errors
     /// The template refuses what the run has become.
-    pub(super) fn prompt(&self, steps: &[Step]) -> Result<String, RenderError> {
+    pub(super) fn prompt(&self, steps: &[Step]) -> Result<Written, RenderError> {
         let mut messages = self.format.conversation(&self.conversation, &self.wishes, &self.offer);
         let before = messages.len();
         steps.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
         if messages.len() == before {
             return Ok(self.first.clone());
         }
-        self.format.render(messages, &self.offer, self.now)
+        self.format.render(messages, &self.offer, Turns::AreAsked, self.now)
     }
-}
 
-impl ChatFormat {
-    /// Adds a finished step: its turn, and what its calls gave.
-    fn write(&self, step: &Step, offer: &Offer, messages: &mut Vec<Value>) {
-        let Some(turn) = &step.chat else { return };
-        if let Some(repair) = &turn.repair {
-            messages.push(message("assistant", Value::from(self.as_written(step, turn))));
-            messages.push(message("user", Value::from(repair.as_str())));
-            return;
+    /// The last turn, as the engine gave it. Where the template writes all of it, though in other words, the next
+    /// prompt can go on from it.
+    pub(super) fn generated(&self, steps: &[Step]) -> GeneratedTurn {
+        let Some((step, earlier)) = steps.split_last() else { return GeneratedTurn::default() };
+        let turn = GeneratedTurn { written: None, said: step.text.clone(), tokens: step.generated.clone() };
+        if turn.tokens.is_empty() || !self.format.is_one_message(step) {
+            return turn;
         }
-        let answered: Option<Vec<_>> = step.calls.iter().map(observation).collect();
-        let Some(observations) = answered.filter(|observations| !observations.is_empty()) else { return };
-        if !self.has_tool_messages {
-            messages.push(message("assistant", Value::from(self.as_written(step, turn))));
-            let each = step.calls.iter().zip(&observations);
-            let results = each.map(|(call, result)| format!("Result of {}: {}", call.call.name, content(result)));
-            messages.push(message("user", Value::from(results.collect::<Vec<_>>().join("\n"))));
-            return;
+        let mut messages = self.format.conversation(&self.conversation, &self.wishes, &self.offer);
+        earlier.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
+        let before = messages.len();
+        self.format.write(step, &self.offer, &mut messages);
+        if messages.len() == before {
+            return turn;
         }
-        // Templates of Llama 3 refuse two calls in one message.
-        let together = if self.dialect == ToolCallDialect::Llama3Json { 1 } else { step.calls.len() };
-        for (group, calls) in step.calls.chunks(together).enumerate() {
-            let first = group * together;
-            let (text, thoughts) = if group == 0 { (turn.content.as_str(), turn.thoughts.as_str()) } else { ("", "") };
-            let written = calls.iter().enumerate().map(|(index, call)| {
-                written_call(identity(step.number, first + index), &call.call, offer.arguments(&call.call))
-            });
-            messages.push(with_calls(text, thoughts, written.collect()));
-            for (index, call) in calls.iter().enumerate() {
-                let given = observations.get(first + index).map(|given| content(given)).unwrap_or_default();
-                messages.push(result(identity(step.number, first + index), &call.call.name, &given));
-            }
-        }
+        messages.truncate(before + 1);
+        let written = self.format.render(messages, &self.offer, Turns::AreOver, self.now).ok();
+        let written = written.map(|written| written.text).filter(|text| self.format.has_all(step, text));
+        GeneratedTurn { written, ..turn }
     }
-
-    /// What the model wrote, without its thoughts.
-    fn as_written(&self, step: &Step, turn: &ChatTurn) -> String {
-        if self.dialect == ToolCallDialect::Harmony {
-            // Its template refuses a text with channels.
-            return if turn.content.is_empty() { "(a call with mistakes)".to_owned() } else { turn.content.clone() };
-        }
-        let marks = ["</think>", "[/THINK]"];
-        let behind =
-            marks.iter().find_map(|mark| step.text.rsplit_once(mark)).map_or(step.text.as_str(), |(_, rest)| rest);
-        behind.trim().to_owned()
-    }
-}
-
-fn with_calls(text: &str, thoughts: &str, calls: Vec<Value>) -> Value {
-    let content = if text.is_empty() { Value::from(()) } else { Value::from(text) };
-    let mut pairs = vec![("role", Value::from("assistant")), ("content", content)];
-    if !thoughts.is_empty() {
-        pairs.push(("reasoning_content", Value::from(thoughts)));
-    }
-    pairs.push(("tool_calls", Value::from(calls)));
-    Value::from_pairs(pairs)
-}
-
-fn written_call(id: String, call: &ToolCall, arguments: Value) -> Value {
-    let function = Value::from_pairs([("name", Value::from(call.name.as_str())), ("arguments", arguments)]);
-    Value::from_pairs([("type", Value::from("function")), ("id", Value::from(id)), ("function", function)])
-}
-
-fn result(id: String, name: &str, text: &str) -> Value {
-    Value::from_pairs([
-        ("role", Value::from("tool")),
-        ("tool_call_id", Value::from(id)),
-        ("name", Value::from(name)),
-        ("content", Value::from(text)),
-    ])
-}
-
-fn message(role: &str, content: Value) -> Value {
-    Value::from_pairs([("role", Value::from(role)), ("content", content)])
-}
-
-fn observation(call: &Call) -> Option<&Observation> {
-    match &call.end {
-        Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(observation),
-        Some(CallEnd { result: CallResult::Cancelled, .. }) | None => None,
-    }
-}
-
-/// What a tool gave, with its line breaks.
-fn content(observation: &Observation) -> String {
-    match observation {
-        Observation::Result(text) => text.clone(),
-        Observation::Error { message, .. } => format!("error: {message}"),
-    }
-}
-
-/// Names a call: nine letters and digits, as templates of Mistral demand.
-fn identity(step: u32, index: usize) -> String {
-    format!("c{:04}{:04}", step % 10_000, index % 10_000)
 }

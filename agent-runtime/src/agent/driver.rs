@@ -17,11 +17,14 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use slipway_runtime_config::Sampling;
-use tokio::time::{Instant, Sleep};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::{Instant, Sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::{Backend, BackendError, Generation, Piece, PromptForm},
+    backend::{Backend, BackendError, Generation, Guide, Piece, PromptForm},
     clock::Clock,
     telemetry::Progress,
     tools::{Registry, Request},
@@ -33,11 +36,15 @@ use super::{
     grammar::{Observation, STOP_WORD, ToolCall},
     places,
     prompt::Prompts,
+    room::Compaction,
     state::{Call, CallId, Limits, ModelError, Opening, State, Step},
     step::{Action, Event, EventKind, step},
     timings::progress,
     wishes::Wishes,
 };
+
+/// Bytes of a run whose prompt takes milliseconds to encode.
+const LONG_RUN: usize = 32 * 1024;
 
 /// An agent, ready to run.
 pub struct Agent {
@@ -115,6 +122,8 @@ pub enum RunEvent {
     ToolStarted(CallId, ToolCall),
     /// A tool answered.
     ToolFinished(CallId, Call),
+    /// Results were left out of the prompt to make room.
+    Compacted(Compaction),
     /// The run is over.
     Finished(State),
 }
@@ -129,11 +138,12 @@ impl Agent {
                 max_tokens: request.max_tokens,
             };
             let mut io = RunIo::new(&self, &request);
-            let mut state = State::new(request.opening, limits).with_stops(&request.wishes);
+            let state = State::new(request.opening, limits).with_stops(&request.wishes);
+            let mut state = state.with_context(self.backend.context());
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
                 let before = Glimpse::of(&state);
-                let actions = step(&mut state, Event { at: self.clock.now(), kind: event });
+                let actions = decide(&mut state, Event { at: self.clock.now(), kind: event });
                 request.usage.note(&state);
                 for change in changes(&before, &state, &actions) {
                     yield change;
@@ -141,8 +151,7 @@ impl Agent {
                 if actions.iter().any(|action| io.is_irrevocable(action)) {
                     state.note_side_effects();
                 }
-                io.generation.guide = state.guide().cloned();
-                actions.into_iter().for_each(|action| io.perform(action));
+                actions.into_iter().for_each(|action| io.perform(action, state.guide()));
                 if state.finished().is_some() {
                     break;
                 }
@@ -151,6 +160,16 @@ impl Agent {
             yield RunEvent::Finished(state);
         }
     }
+}
+
+/// Decides what to do. A long prompt is written and encoded while the thread's other runs go on elsewhere.
+fn decide(state: &mut State, event: Event) -> Vec<Action> {
+    let writes_prompt = matches!(event.kind, EventKind::Admitted | EventKind::ToolFinished { .. });
+    let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if writes_prompt && has_threads && state.bytes() > LONG_RUN {
+        return tokio::task::block_in_place(|| step(state, event));
+    }
+    step(state, event)
 }
 
 /// The work of a run in progress.
@@ -203,12 +222,13 @@ impl RunIo {
         }
     }
 
-    fn perform(&mut self, action: Action) {
+    fn perform(&mut self, action: Action, guide: Option<&Guide>) {
         match action {
-            Action::CallModel { step, prompt, max_tokens } => {
+            Action::CallModel { step, prompt, tokens, max_tokens } => {
                 let id = format!("{}-{step}", self.generation.id);
                 let trace = self.span(places::of_step(step));
-                let generation = Generation { id, prompt, max_tokens, trace, ..self.generation.clone() };
+                let guide = guide.cloned();
+                let generation = Generation { id, prompt, tokens, max_tokens, guide, trace, ..self.generation.clone() };
                 self.model = Some(self.backend.generate(generation));
             }
             Action::CancelModel => self.model = None,
@@ -304,6 +324,7 @@ async fn call_tool(tools: &Registry, call: &ToolCall, trace: Option<&TraceContex
 struct Glimpse {
     progress: Progress,
     steps: usize,
+    compactions: usize,
     is_model_finished: bool,
     /// Of each call of the last step, whether it has ended.
     ended: Vec<bool>,
@@ -315,6 +336,7 @@ impl Glimpse {
         Self {
             progress: progress(state),
             steps: state.steps().len(),
+            compactions: state.compactions().len(),
             is_model_finished: last.is_some_and(|step| step.model_finished_at.is_some()),
             ended: last.map(|step| step.calls.iter().map(|call| call.end.is_some()).collect()).unwrap_or_default(),
         }
@@ -345,6 +367,8 @@ fn changes(before: &Glimpse, after: &State, actions: &[Action]) -> Vec<RunEvent>
             }
         }
     }
+    let compacted = after.compactions().iter().skip(before.compactions);
+    events.extend(compacted.cloned().map(RunEvent::Compacted));
     let begun = after.steps().iter().skip(before.steps);
     events.extend(begun.map(|step| RunEvent::StepStarted(step.number)));
     events

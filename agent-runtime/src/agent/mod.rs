@@ -1,8 +1,8 @@
 //! Agent runs: how prompts are written and turns are read, the pure loop, and the driver that does what the loop
 //! decides.
 //!
-//! Reading order: [`grammar`], [`wishes`], [`conversation`], [`prompt`], [`dialect`], [`chat`], [`state`], [`room`],
-//! [`step`](mod@step), [`timings`], [`driver`].
+//! Reading order: [`grammar`], [`wishes`], [`conversation`], [`prompt`], [`dialect`], [`marks`], [`chat`], [`state`],
+//! [`room`], [`transcript`], [`step`](mod@step), [`timings`], [`driver`].
 
 pub mod chat;
 pub mod conversation;
@@ -10,6 +10,7 @@ mod current_prompts;
 pub mod dialect;
 pub mod driver;
 pub mod grammar;
+pub mod marks;
 pub mod places;
 pub mod prompt;
 pub mod room;
@@ -17,6 +18,7 @@ pub mod state;
 pub mod step;
 pub mod timings;
 mod tool_list;
+pub mod transcript;
 pub mod wishes;
 
 pub use chat::ChatFormat;

@@ -1,40 +1,81 @@
 //! Makes room in a run's transcript: what tools gave long ago is left out first. Pure.
 //!
-//! What the model writes is bounded by the limits on steps and tokens, what tools give by [`MAX_RESULT_BYTES`]. The
-//! record of the run says of each call whether its result was left out.
+//! What the model writes is bounded by the limits on steps and tokens, what tools give by [`MAX_RESULT_BYTES`]. Where
+//! the prompt's tokens are counted and the model's context is known, the prompt leaves room for its answer. The record
+//! of the run says what was left out, and when.
 
 use super::{
+    chat::Vocabulary,
     grammar::Observation,
-    state::{Call, CallEnd, CallResult, State},
+    state::{Call, CallEnd, CallId, CallResult, State},
 };
 
 /// Bytes of all that tools gave in one run: more fits no model's context.
 pub const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
+/// A prompt leaves a quarter of the context to its answer, or what the answer may have if that is less.
+const PART_FOR_ANSWER: u32 = 4;
+/// Where a prompt is too long, an eighth of what it may have is freed beyond the need. The engine's cache is lost from
+/// the first change on, so the next steps should need none.
+const PART_TO_SPARE: u32 = 8;
+
+/// What was left out of a prompt to make room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// The step whose prompt it was.
+    pub step: u32,
+    /// The calls whose results were left out, the oldest first.
+    pub left_out: Vec<CallId>,
+    /// Tokens of the prompt before and after, where they are counted.
+    pub tokens: Option<(u32, u32)>,
+}
+
+/// The most tokens of a prompt with an answer of so many, where results can be left out of it.
+pub fn most_of_prompt(context: u32, max_tokens: u32) -> u32 {
+    context.saturating_sub(max_tokens.min(context / PART_FOR_ANSWER))
+}
+
+/// How many tokens to free in a prompt of so many; nothing if it has no more than it may.
+pub fn excess(tokens: u32, most: u32) -> Option<u32> {
+    (tokens > most).then(|| tokens - most + most / PART_TO_SPARE)
+}
+
 impl State {
     /// Bytes of what tools gave and the transcript still has.
     pub(super) fn result_bytes(&self) -> usize {
-        self.steps.iter().flat_map(|step| &step.calls).map(result_bytes).sum()
+        self.steps.iter().flat_map(|step| &step.calls).map(|call| answer(call).map_or(0, str::len)).sum()
     }
 
-    /// Leaves the oldest results out until no more than so many bytes are left. Tells whether any was left out.
-    pub(super) fn leave_out_until(&mut self, bytes: usize) -> bool {
-        let mut left = self.result_bytes();
-        let mut is_any = false;
-        for call in self.steps.iter_mut().flat_map(|step| &mut step.calls) {
-            if left <= bytes {
-                break;
+    /// Leaves the oldest results out until no more than so many bytes are left. Gives the calls.
+    pub(super) fn leave_out_until(&mut self, bytes: usize) -> Vec<CallId> {
+        let excess = self.result_bytes().saturating_sub(bytes);
+        self.leave_out_of(excess, str::len)
+    }
+
+    /// Leaves the oldest results out until so many tokens are freed. Gives the calls.
+    pub(super) fn leave_out_tokens(&mut self, tokens: u32, vocabulary: &Vocabulary) -> Vec<CallId> {
+        let count = |text: &str| usize::try_from(vocabulary.count(text)).unwrap_or(usize::MAX);
+        self.leave_out_of(usize::try_from(tokens).unwrap_or(usize::MAX), count)
+    }
+
+    fn leave_out_of(&mut self, mut excess: usize, size: impl Fn(&str) -> usize) -> Vec<CallId> {
+        let mut left_out = Vec::new();
+        for step in &mut self.steps {
+            for (index, call) in step.calls.iter_mut().enumerate() {
+                if excess == 0 {
+                    return left_out;
+                }
+                let freed = leave_out(call, &size);
+                excess = excess.saturating_sub(freed);
+                left_out.extend((freed > 0).then_some(CallId { step: step.number, index }));
             }
-            let freed = leave_out(call);
-            left -= freed;
-            is_any |= freed > 0;
         }
-        is_any
+        left_out
     }
 }
 
-fn answer(call: &mut Call) -> Option<&mut String> {
-    match &mut call.end {
+fn answer(call: &Call) -> Option<&str> {
+    match &call.end {
         Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(match observation {
             Observation::Result(text) | Observation::Error { message: text, .. } => text,
         }),
@@ -42,26 +83,46 @@ fn answer(call: &mut Call) -> Option<&mut String> {
     }
 }
 
-fn result_bytes(call: &Call) -> usize {
-    match &call.end {
-        Some(CallEnd { result: CallResult::Answered(observation), .. }) => match observation {
-            Observation::Result(text) | Observation::Error { message: text, .. } => text.len(),
-        },
-        Some(CallEnd { result: CallResult::Cancelled, .. }) | None => 0,
-    }
-}
-
-/// Says in place of a result how long it was, where that is shorter. Returns the bytes that this frees.
-fn leave_out(call: &mut Call) -> usize {
+/// Says in place of a result how long it was, where that is shorter. Returns what this frees.
+fn leave_out(call: &mut Call, size: impl Fn(&str) -> usize) -> usize {
     if call.is_left_out {
         return 0;
     }
     let Some(text) = answer(call) else { return 0 };
     let note = format!("(left out: {} characters)", text.chars().count());
-    let freed = text.len().saturating_sub(note.len());
-    if freed > 0 {
-        *text = note;
+    let freed = size(text).saturating_sub(size(&note));
+    if freed > 0 && note.len() < text.len() {
+        replace(call, note);
         call.is_left_out = true;
+        return freed;
     }
-    freed
+    0
+}
+
+fn replace(call: &mut Call, note: String) {
+    if let Some(CallEnd { result: CallResult::Answered(observation), .. }) = &mut call.end {
+        match observation {
+            Observation::Result(text) | Observation::Error { message: text, .. } => *text = note,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::all_that_it_may_have(1_000, 100, 900)]
+    #[case::a_quarter_at_most(1_000, 900, 750)]
+    #[case::of_nothing(0, 100, 0)]
+    fn a_prompt_leaves_room_for_its_answer(#[case] context: u32, #[case] max_tokens: u32, #[case] most: u32) {
+        assert_eq!(most_of_prompt(context, max_tokens), most);
+    }
+
+    #[test]
+    fn more_is_freed_than_the_next_prompt_needs() {
+        assert_eq!((excess(800, 800), excess(810, 800), excess(1, 0)), (None, Some(110), Some(1)));
+    }
 }

@@ -1,9 +1,9 @@
 //! What is known of a run: its transcript, its steps and their times. Pure data.
 
-use slipway_runtime_config::metrics::RunOutcome;
+mod failure;
 
 use crate::{
-    backend::{BackendError, EngineFault, FinishReason, Guide, TokenLogprob, tokens::StopWords},
+    backend::{FinishReason, Guide, TokenLogprob, tokens::StopWords},
     chat_template::RenderError,
     clock::Timestamp,
 };
@@ -11,9 +11,14 @@ use crate::{
 use super::{
     chat::{ChatTurn, Talk},
     dialect,
-    grammar::{self, MalformedTurn, Observation, ToolCall, TurnReader},
+    grammar::{self, Observation, ToolCall, TurnReader},
+    marks::Written,
+    room::Compaction,
+    transcript::{Kept, Transcript},
     wishes::{ClientCall, Wishes},
 };
+
+pub use failure::{Failure, ModelError};
 
 /// What bounds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,12 @@ pub struct State {
     pub(super) steps: Vec<Step>,
     pub(super) phase: Phase,
     pub(super) side_effects: SideEffects,
+    /// The prompt of the last model call in tokens, where the engine takes these.
+    pub(super) transcript: Transcript,
+    /// How many tokens the model's context holds, where that is known.
+    pub(super) context: Option<u32>,
+    /// What was left out of prompts to make room, in order.
+    pub(super) compactions: Vec<Compaction>,
     /// When the first part of the answer could be handed to the client.
     pub(super) answer_began_at: Option<Timestamp>,
 }
@@ -103,8 +114,12 @@ pub struct Step {
     pub prompt_tokens: Option<u32>,
     /// How many of these the engine had in its cache, where it says so.
     pub cached_tokens: Option<u32>,
+    /// The tokens of its prompt, where they were put as such.
+    pub prompt: Option<Kept>,
     /// Tokens it wrote, so far.
     pub output_tokens: u32,
+    /// The same themselves, where the engine gives them and until the run ends.
+    pub generated: Vec<u32>,
     /// How many of these are thoughts.
     pub reasoning_tokens: u32,
     /// Its tokens and their probabilities, where the client asked for them.
@@ -191,130 +206,6 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// Why a run has no answer. The messages are for the client.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The last allowed model call asked for tools again.
-    #[error("the agent reached no answer within {max_steps} step(s); raise maxSteps or simplify the question")]
-    MaxSteps {
-        /// The limit.
-        max_steps: u32,
-    },
-    /// The client's limit on tokens is spent.
-    #[error("the agent reached no answer within {max_tokens} token(s); raise max_tokens")]
-    TokenBudget {
-        /// The limit.
-        max_tokens: u32,
-    },
-    /// The model wrote something that is not a turn.
-    #[error("the model's output in step {step} cannot be read: {reason}")]
-    MalformedOutput {
-        /// The step.
-        step: u32,
-        /// What is wrong.
-        reason: MalformedTurn,
-    },
-    /// The model did not do what the client asks for, though it was told so.
-    #[error("the model did not do in step {step} what the request asks for: {reason}")]
-    Unmet {
-        /// The step.
-        step: u32,
-        /// What is wrong.
-        reason: MalformedTurn,
-    },
-    /// The engine does not do what the client asks for.
-    #[error("the engine refuses what the request asks for: {error}")]
-    Refused {
-        /// What the engine says.
-        error: ModelError,
-    },
-    /// The client has cancelled the run.
-    #[error("the run was cancelled")]
-    Cancelled,
-    /// The chat template refuses what the run has become.
-    #[error("the prompt of step {step} cannot be written: {problem}")]
-    Prompt {
-        /// The step.
-        step: u32,
-        /// The template's words.
-        problem: String,
-    },
-    /// The engine failed.
-    #[error("the model call of step {step} failed: {error}")]
-    Model {
-        /// The step.
-        step: u32,
-        /// How.
-        error: ModelError,
-    },
-    /// The client's conversation is longer than the model's context.
-    #[error("messages: they do not fit the model's context; send a shorter conversation ({error})")]
-    ContextLength {
-        /// What the engine says.
-        error: ModelError,
-    },
-    /// The run took too long.
-    #[error("the run did not finish within {milliseconds} ms")]
-    Timeout {
-        /// The time it had.
-        milliseconds: u64,
-    },
-    /// The pod shut down before the run was done.
-    #[error("the pod was shut down before the run finished")]
-    CutByShutdown,
-}
-
-impl Failure {
-    /// How the run is counted.
-    pub fn outcome(&self) -> RunOutcome {
-        match self {
-            Self::MaxSteps { .. } => RunOutcome::MaxStepsExceeded,
-            Self::TokenBudget { .. } => RunOutcome::MaxTokensExceeded,
-            Self::MalformedOutput { .. } => RunOutcome::MalformedModelOutput,
-            Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
-            Self::Prompt { .. } | Self::Model { .. } => RunOutcome::ModelError,
-            Self::ContextLength { .. } => RunOutcome::ContextLengthExceeded,
-            Self::Unmet { .. } | Self::Refused { .. } | Self::Cancelled => RunOutcome::Cancelled,
-            Self::Timeout { .. } => RunOutcome::RunTimeout,
-            Self::CutByShutdown => RunOutcome::ShuttingDown,
-        }
-    }
-
-    /// A bounded label, also the `code` of an error answer.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Unmet { .. } => "request_unmet",
-            Self::Refused { .. } => "request_refused",
-            failure => failure.outcome().as_str(),
-        }
-    }
-}
-
-/// A failed model call, as values: the state of a run can be compared and copied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ModelError {
-    /// What happened, without the transport's details.
-    pub message: String,
-    /// The label of the cause.
-    pub kind: &'static str,
-    /// Whether another attempt may find the engine back.
-    pub is_unavailable: bool,
-    /// What it is due to.
-    pub fault: EngineFault,
-}
-
-impl From<&BackendError> for ModelError {
-    fn from(error: &BackendError) -> Self {
-        Self {
-            message: error.to_string(),
-            kind: error.kind(),
-            is_unavailable: error.is_unavailable(),
-            fault: error.fault(),
-        }
-    }
-}
-
 impl State {
     /// A run that has not begun: what its prompts begin with, and its limits.
     pub fn new(opening: Opening, limits: Limits) -> Self {
@@ -328,8 +219,23 @@ impl State {
             steps: Vec::new(),
             phase: Phase::New,
             side_effects: SideEffects::None,
+            transcript: Transcript::default(),
+            context: None,
+            compactions: Vec::new(),
             answer_began_at: None,
         }
+    }
+
+    /// The same run, for a model whose context holds so many tokens.
+    #[must_use]
+    pub fn with_context(mut self, context: Option<u32>) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// What was left out of prompts to make room, in order.
+    pub fn compactions(&self) -> &[Compaction] {
+        &self.compactions
     }
 
     /// The same run, whose answer ends where the client wants.
@@ -358,11 +264,11 @@ impl State {
     ///
     /// # Errors
     /// The chat template refuses it.
-    pub fn prompt(&self) -> Result<String, RenderError> {
+    pub fn prompt(&self) -> Result<Written, RenderError> {
         match &self.opening {
             Opening::Transcript(prompt) => {
                 let turns = self.steps.iter().filter_map(Step::written);
-                Ok([prompt.clone()].into_iter().chain(turns).collect())
+                Ok(Written::plain([prompt.clone()].into_iter().chain(turns).collect()))
             }
             Opening::Chat(talk) => talk.prompt(&self.steps),
         }
@@ -375,7 +281,7 @@ impl State {
             Opening::Transcript(prompt) => prompt.len(),
             Opening::Chat(talk) => talk.first().len(),
         };
-        prompt + texts + self.said.len() + self.result_bytes()
+        prompt + texts + self.said.len() + self.result_bytes() + self.transcript.bytes()
     }
 
     /// The steps begun so far.
@@ -467,7 +373,9 @@ impl Step {
             text: String::new(),
             prompt_tokens: None,
             cached_tokens: None,
+            prompt: None,
             output_tokens: 0,
+            generated: Vec::new(),
             reasoning_tokens: 0,
             logprobs: Vec::new(),
             sent_at,

@@ -1,6 +1,7 @@
 //! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
 
 mod chat;
+mod prompt;
 mod stops;
 
 use crate::{
@@ -11,12 +12,14 @@ use crate::{
 use super::{
     dialect,
     grammar::{IsCutOff, MalformedTurn, Observation, ToolCall, Turn, TurnReader},
-    room::MAX_RESULT_BYTES,
+    room::{Compaction, MAX_RESULT_BYTES},
     state::{
         Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Opening, Outcome, Phase, Reader,
         State, Step,
     },
+    transcript::Transcript,
 };
+use prompt::Asked;
 
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub enum Action {
         step: u32,
         /// The text to continue.
         prompt: String,
+        /// The same as tokens, where the engine takes these.
+        tokens: Option<Vec<u32>>,
         /// The most tokens.
         max_tokens: u32,
     },
@@ -146,25 +151,30 @@ fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {
         return fail(state, Failure::TokenBudget { max_tokens }, at);
     }
     // Before the step exists: its prompt is what came before it.
-    let prompt = match state.prompt() {
-        Ok(prompt) => prompt,
-        Err(problem) => return fail(state, Failure::Prompt { step: number, problem: problem.to_string() }, at),
-    };
-    state.steps.push(Step::new(number, at));
-    vec![ask_model(state, number, prompt)]
+    match prompt::next(state, number) {
+        Ok(asked) => {
+            state.steps.push(Step::new(number, at));
+            vec![ask_model(state, number, asked)]
+        }
+        Err(failure) => fail(state, failure, at),
+    }
 }
 
-fn ask_model(state: &mut State, step: u32, prompt: String) -> Action {
+fn ask_model(state: &mut State, step: u32, Asked { text: prompt, tokens }: Asked) -> Action {
     let reader = match &state.opening {
         Opening::Transcript(_) => Reader::Transcript(TurnReader::default()),
         Opening::Chat(talk) => Reader::Chat(dialect::Turn::new(talk.format().dialect(), &prompt)),
     };
     state.guide = chat::guide(state, &prompt);
     state.phase = Phase::Model(Box::new(reader));
-    let Limits { max_steps: _, max_tokens_per_step, max_tokens } = state.limits;
-    let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
-    let max_tokens = left.map_or(max_tokens_per_step, |left| left.min(max_tokens_per_step));
-    Action::CallModel { step, prompt, max_tokens }
+    let (tokens, kept) = tokens.unzip();
+    let room = state.context.zip(kept).map(|(context, kept)| context.saturating_sub(kept.tokens));
+    let max_tokens = prompt::max_tokens(state).min(room.unwrap_or(u32::MAX));
+    if let Some(step) = state.steps.last_mut() {
+        step.prompt = kept;
+    }
+    tokens.iter().for_each(|tokens| state.transcript.note_sent(tokens));
+    Action::CallModel { step, prompt, tokens, max_tokens }
 }
 
 /// Ends the run with its model call, unless there is less to ask with.
@@ -180,16 +190,20 @@ fn fail_model(state: &mut State, error: ModelError, at: Timestamp) -> Vec<Action
 fn ask_with_less(state: &mut State, error: &ModelError) -> Option<Action> {
     let step = state.steps.last().filter(|step| step.first_token.is_none())?.number;
     let is_ours = error.fault == EngineFault::ContextLength && step > 1;
-    let half = state.result_bytes() / 2;
-    if !(is_ours && state.leave_out_until(half)) {
+    if !is_ours {
         return None;
     }
-    let prompt = state.prompt().ok()?;
-    Some(ask_model(state, step, prompt))
+    let left_out = state.leave_out_until(state.result_bytes() / 2);
+    if left_out.is_empty() {
+        return None;
+    }
+    state.compactions.push(Compaction { step, left_out, tokens: None });
+    let asked = prompt::again(state, step).ok()?;
+    Some(ask_model(state, step, asked))
 }
 
 fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Timestamp) -> Vec<Action> {
-    let Piece { text, prompt_tokens, cached_tokens, output_tokens, logprobs, finish } = piece;
+    let Piece { text, prompt_tokens, cached_tokens, output_tokens, tokens, logprobs, finish } = piece;
     let (new, thoughts, has_thought) = match reader.as_mut() {
         Reader::Transcript(reader) => (reader.push(&text), None, false),
         Reader::Chat(turn) => {
@@ -201,6 +215,7 @@ fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Time
         step.prompt_tokens = prompt_tokens.or(step.prompt_tokens);
         step.cached_tokens = cached_tokens.or(step.cached_tokens);
         step.logprobs.extend(logprobs);
+        step.generated.extend(tokens);
         if has_thought && new.is_none() {
             step.reasoning_tokens += output_tokens.saturating_sub(step.output_tokens);
         }
@@ -209,7 +224,8 @@ fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Time
             step.first_token = Some(FirstToken { at, tokens: output_tokens });
         }
         match reader.as_ref() {
-            Reader::Transcript(reader) => reader.text().clone_into(&mut step.text),
+            // It only grows.
+            Reader::Transcript(reader) => step.text.push_str(reader.text().get(step.text.len()..).unwrap_or_default()),
             Reader::Chat(_) => step.text.push_str(&text),
         }
     }
@@ -306,7 +322,11 @@ fn take_observation(state: &mut State, id: CallId, observation: Observation, at:
     if step.running().next().is_some() {
         return Vec::new();
     }
-    state.leave_out_until(MAX_RESULT_BYTES);
+    let left_out = state.leave_out_until(MAX_RESULT_BYTES);
+    if !left_out.is_empty() {
+        // For the prompt of the next step.
+        state.compactions.push(Compaction { step: id.step.saturating_add(1), left_out, tokens: None });
+    }
     call_model(state, at)
 }
 
@@ -340,6 +360,9 @@ fn fail(state: &mut State, failure: Failure, at: Timestamp) -> Vec<Action> {
 
 fn finish_run(state: &mut State, outcome: Outcome, at: Timestamp) -> Vec<Action> {
     state.phase = Phase::Finished { outcome, at };
+    // No prompt follows, and runs are kept for a while.
+    state.transcript = Transcript::default();
+    state.steps.iter_mut().for_each(|step| step.generated = Vec::new());
     vec![Action::Finish]
 }
 

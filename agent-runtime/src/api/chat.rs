@@ -110,7 +110,8 @@ async fn first_of_answer(events: &mut Events) -> Result<RunEvent, ApiError> {
             | RunEvent::StepStarted(_)
             | RunEvent::ModelFinished(_)
             | RunEvent::ToolStarted(..)
-            | RunEvent::ToolFinished(..) => {}
+            | RunEvent::ToolFinished(..)
+            | RunEvent::Compacted(_) => {}
         }
     }
 }

@@ -237,7 +237,8 @@ impl RunInFlight {
             RunEvent::StepStarted(_)
             | RunEvent::ThoughtsDelta(_)
             | RunEvent::AnswerDelta(_)
-            | RunEvent::ToolStarted(..) => {}
+            | RunEvent::ToolStarted(..)
+            | RunEvent::Compacted(_) => {}
         }
     }
 }

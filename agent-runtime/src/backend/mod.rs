@@ -24,6 +24,7 @@ use crate::trace_context::TraceContext;
 
 pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{OpenAi, OpenAiError, OwnServer};
+use tokens::Tokenizer;
 pub use triton::{EndpointError, Entry, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.
@@ -37,6 +38,27 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot.
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>>;
+
+    /// Whether prompts may be put as tokens.
+    fn token_prompts(&self) -> TokenPrompts {
+        TokenPrompts::None
+    }
+
+    /// How many tokens a prompt and its answer may have together, where the engine has said so.
+    fn context(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Whether an engine takes prompts as tokens.
+#[derive(Clone)]
+pub enum TokenPrompts {
+    /// It takes text alone.
+    None,
+    /// It takes those that this tokenizer makes.
+    Of(Arc<Tokenizer>),
+    /// It takes those of its checkpoint's tokenizer, which the client needs as well.
+    OfCheckpoint,
 }
 
 /// What is to be generated.
@@ -46,6 +68,8 @@ pub struct Generation {
     pub id: String,
     /// The text to continue.
     pub prompt: String,
+    /// The same as tokens, for an engine that takes these.
+    pub tokens: Option<Vec<u32>>,
     /// The most tokens to generate.
     pub max_tokens: u32,
     /// Texts that end the generation.
@@ -115,6 +139,9 @@ pub struct Piece {
     pub cached_tokens: Option<u32>,
     /// Tokens generated so far, this piece included.
     pub output_tokens: u32,
+    /// The tokens of this piece, the end of the turn included, where the prompt was put as tokens and the engine gives
+    /// them.
+    pub tokens: Vec<u32>,
     /// The tokens of this piece and their probabilities, where they were asked for.
     pub logprobs: Vec<TokenLogprob>,
     /// Why the generation ended; present on the last piece only.
@@ -158,6 +185,14 @@ pub enum BackendError {
     NotReady {
         /// The server or a model.
         what: String,
+    },
+    /// The model takes or gives something else than this client sends and reads.
+    #[error("Triton's model {model:?} cannot be used: {problems}; correct its config.pbtxt or its backend's version")]
+    Unfit {
+        /// The model.
+        model: String,
+        /// What is missing or different.
+        problems: String,
     },
     /// The engine refused the request or failed at it.
     #[error("the engine failed: {message}")]
@@ -205,6 +240,7 @@ impl BackendError {
             Self::Engine { fault, .. } => *fault,
             Self::Unreachable { .. }
             | Self::NotReady { .. }
+            | Self::Unfit { .. }
             | Self::Protocol { .. }
             | Self::Tokens(_)
             | Self::EndedEarly => EngineFault::Engine,
@@ -216,6 +252,7 @@ impl BackendError {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NotReady { .. } => "not_ready",
+            Self::Unfit { .. } => "unfit",
             Self::Engine { fault: EngineFault::Engine, .. } => "engine",
             Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
             Self::Engine { fault: EngineFault::Wish, .. } => "wish",
@@ -229,7 +266,9 @@ impl BackendError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::NotReady { .. } => true,
-            Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => false,
+            Self::Unfit { .. } | Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => {
+                false
+            }
         }
     }
 }

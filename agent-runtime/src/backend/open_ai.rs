@@ -6,7 +6,10 @@
 
 mod reader;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_stream::try_stream;
 use futures::{
@@ -20,7 +23,7 @@ use serde_json::{Value, json};
 use self::reader::{Read, Reader, failure};
 use crate::events::Events;
 
-use super::{Backend, BackendError, EngineFault, Generation, Guide, Piece, sampling, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, Generation, Guide, Piece, TokenPrompts, sampling, tokens::StopWords};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -40,6 +43,21 @@ pub struct OpenAi {
     server: OwnServer,
     endpoint: String,
     model: String,
+    /// How many tokens the model's context holds, once the server has said so.
+    context: Arc<OnceLock<u32>>,
+}
+
+/// What `/v1/models` answers, as far as it is read. Both servers say how long a context is.
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    #[serde(default)]
+    max_model_len: Option<u32>,
 }
 
 /// A prompt's tokens, and how many the context holds: what vLLM's `/tokenize` answers.
@@ -90,8 +108,8 @@ impl OpenAi {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(OpenAiError::Client)?;
-        let this =
-            Self { client, server, endpoint: endpoint.trim_end_matches('/').to_owned(), model: model.to_owned() };
+        let (endpoint_of, model) = (endpoint.trim_end_matches('/').to_owned(), model.to_owned());
+        let this = Self { client, server, endpoint: endpoint_of, model, context: Arc::default() };
         let endpoint = this.endpoint.clone();
         this.health().build().map_err(|source| OpenAiError::Endpoint { endpoint, source })?;
         Ok(this)
@@ -110,6 +128,7 @@ impl OpenAi {
         let asked = self.post(generation.clone()).await;
         let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
         let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
+        let count = generation.tokens.as_ref().map_or(count, |tokens| u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         match max_model_len.saturating_sub(count) {
             0 => Err(error),
             room => self.post(Generation { max_tokens: room.min(generation.max_tokens), ..generation }).await,
@@ -127,6 +146,21 @@ impl OpenAi {
         let request = request.json(&question);
         let response = request.send().await.ok().filter(|response| response.status().is_success())?;
         response.json().await.ok()
+    }
+
+    /// Asks how long the model's context is, unless that is known. A server that does not say is as good as any other.
+    async fn learn_context(&self) {
+        if self.context.get().is_some() {
+            return;
+        }
+        let request = self.client.get(format!("{}/v1/models", self.endpoint)).timeout(READY_TIMEOUT);
+        let Ok(response) = request.send().await else { return };
+        let Ok(Models { data }) = response.json().await else { return };
+        let served = data.into_iter().find(|model| model.id == self.model);
+        if let Some(length) = served.and_then(|model| model.max_model_len) {
+            tracing::info!(length, "the model's context is known");
+            self.context.get_or_init(|| length);
+        }
     }
 
     async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
@@ -193,8 +227,20 @@ impl Backend for OpenAi {
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(async {
             let answer = self.health().send().await.map_err(|source| self.unreachable(source))?;
-            if answer.status().is_success() { Ok(()) } else { Err(self.server.not_ready()) }
+            if !answer.status().is_success() {
+                return Err(self.server.not_ready());
+            }
+            self.learn_context().await;
+            Ok(())
         })
+    }
+
+    fn token_prompts(&self) -> TokenPrompts {
+        TokenPrompts::OfCheckpoint
+    }
+
+    fn context(&self) -> Option<u32> {
+        self.context.get().copied()
     }
 }
 
@@ -223,18 +269,30 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         OwnServer::Vllm => generation,
         OwnServer::SgLang => generation.without_begin(),
     };
-    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs, trace: _ } =
-        generation;
+    let Generation {
+        id: _,
+        prompt,
+        tokens,
+        max_tokens,
+        stop_words,
+        form: _,
+        sampling: chosen,
+        guide,
+        logprobs,
+        trace: _,
+    } = generation;
+    let has_tokens = tokens.is_some();
     let mut body = json!({
         "model": model,
-        "prompt": prompt,
+        "prompt": tokens.map_or_else(|| json!(prompt), |tokens| json!(tokens)),
         "max_tokens": max_tokens,
         "stream": true,
         // Every event says how many tokens there are so far.
         "stream_options": {"include_usage": true, "continuous_usage_stats": true},
     });
     sampling::write(chosen, &mut body);
-    if !stop_words.is_empty() {
+    let has_stop_words = !stop_words.is_empty();
+    if has_stop_words {
         body["stop"] = json!(stop_words);
     }
     if let Some(guide) = guide {
@@ -243,13 +301,18 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
     if let Some(top) = logprobs {
         body["logprobs"] = json!(top);
     }
+    if has_tokens {
+        // Servers that do not know it give none.
+        body["return_token_ids"] = json!(true);
+    }
     if is_rendered {
         body["skip_special_tokens"] = json!(false);
         if server == OwnServer::Vllm {
             body["add_special_tokens"] = json!(false);
         }
     }
-    if server == OwnServer::SgLang {
+    if server == OwnServer::SgLang && has_stop_words {
+        // Without stop words it would leave the token in the text at which a turn ends.
         body["no_stop_trim"] = json!(true);
     }
     body

@@ -1,5 +1,6 @@
 //! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
+mod declared;
 mod ensemble;
 mod llm_api;
 mod tensor;
@@ -7,7 +8,13 @@ mod text;
 mod tokens;
 mod vllm;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_stream::try_stream;
 use futures::{
@@ -22,11 +29,12 @@ use tonic::{
 
 use crate::trace_context::TraceContext;
 
+use self::declared::{Needs, problems};
 use super::{
-    Backend, BackendError, Generation, Piece,
+    Backend, BackendError, Generation, Piece, TokenPrompts,
     inference::{
-        ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse, ServerReadyRequest,
-        grpc_inference_service_client::GrpcInferenceServiceClient,
+        ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse,
+        ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
     },
     tokens::Tokenizer,
 };
@@ -51,6 +59,8 @@ pub struct Triton {
     endpoint: String,
     model: String,
     entry: Entry,
+    /// Whether the model declares what the entry needs, as far as it was asked since it became ready.
+    is_compared: Arc<AtomicBool>,
 }
 
 /// What an entry takes and gives.
@@ -106,7 +116,7 @@ impl Triton {
             .tcp_nodelay(true)
             .connect_lazy();
         let client = GrpcInferenceServiceClient::new(channel);
-        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry })
+        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry, is_compared: Arc::default() })
     }
 
     fn failed(&self, status: Status) -> BackendError {
@@ -129,13 +139,41 @@ impl Triton {
         let mut model = tonic::Request::new(ModelReadyRequest { name: self.model.clone(), version: String::new() });
         model.set_timeout(READY_TIMEOUT);
         let not_ready = || BackendError::NotReady { what: format!("Triton's model {:?}", self.model) };
-        match client.model_ready(model).await {
-            Ok(answer) if answer.get_ref().ready => Ok(()),
-            Ok(_) => Err(not_ready()),
+        let is_ready = match client.model_ready(model).await {
+            Ok(answer) => answer.get_ref().ready,
             // Triton answers so for a model that is not loaded (yet).
-            Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => Err(not_ready()),
-            Err(status) => Err(self.failed(status)),
+            Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => false,
+            Err(status) => return Err(self.failed(status)),
+        };
+        if !is_ready {
+            // It may be another one when it is back.
+            self.is_compared.store(false, Ordering::Relaxed);
+            return Err(not_ready());
         }
+        self.compare().await
+    }
+
+    /// Compares what the model declares with what the entry needs, once.
+    async fn compare(&self) -> Result<(), BackendError> {
+        if self.is_compared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut question = tonic::Request::new(ModelConfigRequest { name: self.model.clone(), version: String::new() });
+        question.set_timeout(READY_TIMEOUT);
+        let config = match self.client.clone().model_config(question).await {
+            Ok(answer) => answer.into_inner().config,
+            // Other servers of the protocol have no such question.
+            Err(status) if status.code() == Code::Unimplemented => None,
+            Err(status) => return Err(self.failed(status)),
+        };
+        if let Some(config) = config {
+            let problems = problems(&config, &self.entry.needs(&self.model)?);
+            if !problems.is_empty() {
+                return Err(BackendError::Unfit { model: self.model.clone(), problems: problems.join("; ") });
+            }
+        }
+        self.is_compared.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -175,6 +213,13 @@ impl Backend for Triton {
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(self.ask_ready())
     }
+
+    fn token_prompts(&self) -> TokenPrompts {
+        match &self.entry {
+            Entry::Tokens(tokenizer) => TokenPrompts::Of(Arc::clone(tokenizer)),
+            Entry::Text | Entry::Ensemble | Entry::Vllm | Entry::LlmApi => TokenPrompts::None,
+        }
+    }
 }
 
 impl Entry {
@@ -184,6 +229,22 @@ impl Entry {
     /// The prompt has no tokens.
     pub fn request(&self, model: &str, generation: Generation) -> Result<ModelInferRequest, BackendError> {
         self.begin(model, generation).map(|(request, _)| request)
+    }
+
+    /// What it needs of its model.
+    fn needs(&self, model: &str) -> Result<Needs, BackendError> {
+        let stop_words = vec!["\n".to_owned()];
+        let generation = Generation { prompt: "?".into(), max_tokens: 1, stop_words, ..Generation::default() };
+        let (outputs, streams): (&'static [_], _) = match self {
+            // A model of one response streams nothing, and is read like any other.
+            Self::Text => (&["text_output", "output_tokens", "finish_reason"], false),
+            Self::Tokens(_) => (&["output_ids", "sequence_length"], true),
+            // An ensemble is what its models are.
+            Self::Ensemble => (&["text_output"], false),
+            Self::Vllm => (&["text_output", "finish_reason", "num_output_tokens"], true),
+            Self::LlmApi => (&["text_output", "finish_reason"], true),
+        };
+        Ok(Needs { request: self.request(model, generation)?, outputs, streams })
     }
 
     /// The request of a generation, and what reads its responses.

@@ -225,7 +225,11 @@ impl Trail {
                     known.end(call);
                 }
             }
-            RunEvent::Progress(_) | RunEvent::ThoughtsDelta(_) | RunEvent::AnswerDelta(_) | RunEvent::Finished(_) => {}
+            RunEvent::Progress(_)
+            | RunEvent::ThoughtsDelta(_)
+            | RunEvent::AnswerDelta(_)
+            | RunEvent::Compacted(_)
+            | RunEvent::Finished(_) => {}
         }
     }
 

@@ -22,7 +22,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 66] = [
+const PURE: [&str; 73] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -49,7 +49,13 @@ const PURE: [&str; 66] = [
     "agent/tool_list.rs",
     "api/sampling.rs",
     "backend/sampling.rs",
+    "agent/chat/messages.rs",
+    "agent/chat/vocabulary.rs",
     "agent/grammar.rs",
+    "agent/marks.rs",
+    "agent/state/failure.rs",
+    "agent/step/prompt.rs",
+    "agent/transcript.rs",
     "agent/places.rs",
     "agent/prompt.rs",
     "agent/room.rs",
@@ -65,6 +71,7 @@ const PURE: [&str; 66] = [
     "backend/tokens/answer.rs",
     "backend/tokens/detokenizer.rs",
     "backend/tokens/stop_words.rs",
+    "backend/triton/declared.rs",
     "backend/triton/llm_api.rs",
     "backend/triton/tensor.rs",
     "backend/triton/text.rs",

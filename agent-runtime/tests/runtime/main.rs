@@ -29,4 +29,5 @@ mod tenants;
 mod tokens;
 mod tools;
 mod traces;
+mod transcripts;
 mod triton;

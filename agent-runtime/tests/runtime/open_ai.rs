@@ -379,6 +379,25 @@ async fn formats_and_probabilities_are_asked_for_in_the_servers_words() {
 }
 
 #[tokio::test]
+async fn tokens_are_asked_with_and_given_in_the_servers_words() {
+    let with_tokens = |text: &str, tokens: &[u32], finish: Value| {
+        event(json!({
+            "choices": [{ "index": 0, "text": text, "finish_reason": finish, "token_ids": tokens }],
+            "usage": { "prompt_tokens": 2, "completion_tokens": tokens.len() },
+        }))
+    };
+    let sent = vec![with_tokens("5", &[53], Value::Null), with_tokens("", &[258], json!("stop")), event("[DONE]")];
+    let server = StandIn::new(Behavior::Sends(sent));
+    let seen = server.seen.subscribe();
+    let generation = Generation { tokens: Some(vec![257, 63]), max_tokens: 7, ..Generation::default() };
+    let pieces: Vec<_> = or_hang(start(server).await.generate(generation).collect()).await;
+    let tokens = pieces.into_iter().map(|piece| piece.expect("the generation succeeds").tokens);
+    assert_eq!(tokens.collect::<Vec<_>>(), [vec![53], vec![258]]);
+    let body = seen.borrow().requests[0].1.clone();
+    assert_eq!((&body["prompt"], &body["return_token_ids"]), (&json!([257, 63]), &json!(true)));
+}
+
+#[tokio::test]
 async fn a_wish_that_the_server_refuses_is_the_clients_fault() {
     let text = r#"{"error": {"message": "The schema has no grammar.", "code": 400}}"#;
     let (_, refused) = ask_with_wishes(OwnServer::Vllm, Behavior::Refuses(StatusCode::BAD_REQUEST, text)).await;

@@ -132,6 +132,19 @@ async fn the_request_has_the_tensors_of_the_engine() {
     assert_eq!(seen.borrow().requests, [expected]);
 }
 
+#[tokio::test]
+async fn a_prompt_of_tokens_is_sent_as_it_is_and_its_answer_has_tokens() {
+    let server = stand_in(Behavior::Sends(vec![of_text("5"), of_tokens(&[33, END, 34])]));
+    let seen = server.seen.subscribe();
+    let backend = serve(server).await;
+    let generation = Generation { tokens: Some(vec![257, 50, 258]), ..generation() };
+    let pieces: Vec<_> = or_hang(backend.generate(generation).collect()).await;
+    let tokens = pieces.into_iter().map(|piece| piece.expect("the generation succeeds").tokens);
+    assert_eq!(tokens.collect::<Vec<_>>(), [vec![53], vec![33, 258]]);
+    let contents = seen.borrow().requests[0].inputs[0].contents.clone().expect("a tensor has contents");
+    assert_eq!(contents.int_contents, [257, 50, 258]);
+}
+
 #[rstest]
 #[case::by_itself(&["5"], piece("", 1, Some(FinishReason::Stop)))]
 #[case::at_the_limit(&["five", " or 5"], piece(" or 5", 9, Some(FinishReason::Length)))]

@@ -210,6 +210,16 @@ impl Turn {
     }
 }
 
+/// Marks of a dialect's calls and thoughts, which its models write themselves.
+pub fn marks(dialect: ToolCallDialect) -> Vec<&'static str> {
+    let syntax = syntax(dialect);
+    let of_opener = |opener: &Opener| match opener.end {
+        End::Mark(end) | End::PlainMark(end) => vec![opener.mark, end],
+        End::Turn => vec![opener.mark],
+    };
+    syntax.openers().iter().flat_map(of_opener).chain(syntax.thoughts()).collect()
+}
+
 fn syntax(dialect: ToolCallDialect) -> &'static dyn Syntax {
     match dialect {
         ToolCallDialect::Hermes => &hermes::Hermes,

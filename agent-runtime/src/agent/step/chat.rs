@@ -123,6 +123,9 @@ fn pass_on(state: &mut State, text: String) -> Passed {
 fn end(state: &mut State, finished: Finished, finish: FinishReason, at: Timestamp) -> Vec<Action> {
     let step = end_model(state, at);
     let Finished { calls, has_text, has_thoughts, problem } = finished;
+    if let Some(step) = state.steps.last_mut() {
+        step.chat.get_or_insert_default().calls = calls.len();
+    }
     let wants_tools = !calls.is_empty() || problem.is_some();
     match finish {
         FinishReason::Length if wants_tools => return fail_turn(state, step, MalformedTurn::CutOff, finish, at),

@@ -71,7 +71,7 @@ impl Run {
 }
 
 fn call_model(step: u32, prompt: &str) -> Action {
-    Action::CallModel { step, prompt: prompt.into(), max_tokens: 100 }
+    Action::CallModel { step, prompt: prompt.into(), tokens: None, max_tokens: 100 }
 }
 
 fn call_tool(step: u32, index: usize, name: &str, input: &str) -> Action {
@@ -247,6 +247,7 @@ fn results_beyond_the_bound_leave_the_transcript_and_the_record() {
         run.state
             .prompt()
             .expect("a transcript is always written")
+            .text
             .contains("\nObservation: (left out: 524288 characters)\nObservation: xxx")
     );
 }

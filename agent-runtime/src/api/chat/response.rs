@@ -205,7 +205,8 @@ impl Completion {
             | RunEvent::StepStarted(_)
             | RunEvent::ModelFinished(_)
             | RunEvent::ToolStarted(..)
-            | RunEvent::ToolFinished(..) => Vec::new(),
+            | RunEvent::ToolFinished(..)
+            | RunEvent::Compacted(_) => Vec::new(),
         }
     }
 

@@ -81,7 +81,8 @@ impl Writer {
             | RunEvent::StepStarted(_)
             | RunEvent::ModelFinished(_)
             | RunEvent::ToolStarted(..)
-            | RunEvent::ToolFinished(..) => Vec::new(),
+            | RunEvent::ToolFinished(..)
+            | RunEvent::Compacted(_) => Vec::new(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::agent::{CallId, ClientCall, Failure, Outcome, RunEvent, State};
 
 use super::{
     super::{chat::named, error::ApiError},
-    view::{Viewer, call_result},
+    view::{Viewer, call_result, compaction_view},
 };
 
 /// The version of the protocol.
@@ -75,6 +75,9 @@ impl Writer {
                     "type": "TOOL_CALL_RESULT", "messageId": format!("{id}-result"), "toolCallId": id,
                     "content": content, "role": "tool",
                 })]
+            }
+            RunEvent::Compacted(compaction) => {
+                vec![json!({ "type": "CUSTOM", "name": "slipway.compaction", "value": compaction_view(compaction) })]
             }
             RunEvent::Finished(state) => self.end(state),
         }

@@ -4,9 +4,11 @@ use serde::Serialize;
 
 use crate::{
     agent::{
-        Failure, Observation, Outcome, State,
+        CallId, Failure, Observation, Outcome, State,
+        room::Compaction,
         state::{Call, CallResult, Step},
         timings,
+        transcript::Kept,
     },
     backend::FinishReason,
     clock::Timestamp,
@@ -38,6 +40,9 @@ pub(super) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorBody>,
     steps: Vec<StepView>,
+    /// What was left out of prompts to make room.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compactions: Vec<CompactionView>,
     usage: UsageView,
     timings: TimingsView,
 }
@@ -48,11 +53,44 @@ struct StepView {
     step: u32,
     /// What the model wrote.
     text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<PromptView>,
     output_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     time_to_first_token_microseconds: Option<u64>,
     model_microseconds: u64,
     tool_calls: Vec<CallView>,
+}
+
+/// The prompt of a step, where it was put as tokens.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptView {
+    tokens: u32,
+    /// Those at its beginning that the model has read and written before.
+    kept_tokens: u32,
+    /// Whether something that the model has read or written is not among them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rewritten: bool,
+}
+
+/// Results that were left out of a step's prompt.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CompactionView {
+    step: u32,
+    left_out: Vec<LeftOutView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_before: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens: Option<u32>,
+}
+
+/// A call, by its step and its place in `toolCalls` of that.
+#[derive(Debug, Serialize)]
+struct LeftOutView {
+    step: u32,
+    index: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -119,6 +157,7 @@ impl Viewer {
             finish_reason,
             error,
             steps: state.steps().iter().map(|step| step_view(step, end)).collect(),
+            compactions: state.compactions().iter().map(compaction_view).collect(),
             usage: usage(state),
             timings: TimingsView {
                 total_microseconds: times.total,
@@ -135,10 +174,26 @@ fn step_view(step: &Step, end: Timestamp) -> StepView {
     StepView {
         step: step.number,
         text: step.text.clone(),
+        prompt: step.prompt.map(|Kept { tokens, kept, is_continued }| PromptView {
+            tokens,
+            kept_tokens: kept,
+            rewritten: !is_continued,
+        }),
         output_tokens: step.output_tokens,
         time_to_first_token_microseconds: step.first_token.map(|first| first.at.micros_since(step.sent_at)),
         model_microseconds: timings::model_time(step, end),
         tool_calls: step.calls.iter().map(|call| call_view(call, end)).collect(),
+    }
+}
+
+/// What was left out of a step's prompt.
+pub(super) fn compaction_view(Compaction { step, left_out, tokens }: &Compaction) -> CompactionView {
+    let (before, after) = tokens.unzip();
+    CompactionView {
+        step: *step,
+        left_out: left_out.iter().map(|CallId { step, index }| LeftOutView { step: *step, index: *index }).collect(),
+        prompt_tokens_before: before,
+        prompt_tokens: after,
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Reader {
     prompt_tokens: Option<u32>,
     cached_tokens: Option<u32>,
     output_tokens: u32,
+    /// Tokens that no piece has yet.
+    tokens: Vec<u32>,
     /// Probabilities that no piece has yet.
     logprobs: Vec<TokenLogprob>,
     /// The piece with the reason of the end, until all tokens are counted.
@@ -53,6 +55,9 @@ struct Choice {
     finish_reason: Option<String>,
     #[serde(default)]
     logprobs: Option<Logprobs>,
+    /// Only where they are asked for, and the server gives them.
+    #[serde(default)]
+    token_ids: Option<Vec<u32>>,
 }
 
 /// Lists of one length: the tokens of an event.
@@ -128,7 +133,8 @@ impl Reader {
             (None, Some(_)) => self.output_tokens.saturating_add(1),
             (None, None) => self.output_tokens,
         };
-        let Some(Choice { text, finish_reason, logprobs }) = choice else { return Ok(None) };
+        let Some(Choice { text, finish_reason, logprobs, token_ids }) = choice else { return Ok(None) };
+        self.tokens.extend(token_ids.into_iter().flatten());
         self.logprobs.extend(logprobs.into_iter().flat_map(Logprobs::of_tokens));
         let finish = finish_reason.as_deref().map(finish_of).transpose()?;
         let text = match self.stop_words.push(&text) {
@@ -153,9 +159,9 @@ impl Reader {
     }
 
     fn piece(&mut self, text: String, finish: Option<FinishReason>) -> Piece {
-        let logprobs = std::mem::take(&mut self.logprobs);
+        let (tokens, logprobs) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.logprobs));
         let Self { prompt_tokens, cached_tokens, output_tokens, .. } = *self;
-        Piece { text, prompt_tokens, cached_tokens, output_tokens, logprobs, finish }
+        Piece { text, prompt_tokens, cached_tokens, output_tokens, tokens, logprobs, finish }
     }
 }
 

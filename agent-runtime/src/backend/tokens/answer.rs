@@ -97,6 +97,11 @@ impl Answer {
         self.close(String::new(), over)
     }
 
+    /// Whether a token ends an answer.
+    pub fn is_end(&self, token: u32) -> bool {
+        self.decoder.tokenizer.ends().contains(&token)
+    }
+
     fn is_full(&self) -> bool {
         self.output_tokens >= self.max_tokens
     }

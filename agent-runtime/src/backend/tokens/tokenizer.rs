@@ -110,6 +110,52 @@ impl Tokenizer {
         Ok(tokens)
     }
 
+    /// The tokens of a text that spells out all special tokens, behind a token that was there before it. No token lies
+    /// across a cut of the text.
+    ///
+    /// # Errors
+    /// The tokenizer failed.
+    pub fn encode_behind(&self, last: Option<u32>, text: &str, cuts: &[usize]) -> Result<Vec<u32>, EncodeError> {
+        let ends = cuts.iter().copied().chain([text.len()]);
+        let mut tokens = Vec::new();
+        let mut begin = 0;
+        for end in ends {
+            let part = text.get(begin..end).unwrap_or_default();
+            let anchor = if begin == 0 { last.and_then(|token| Some((token, self.mark(token)?))) } else { None };
+            tokens.extend(self.encode_part(anchor, part)?);
+            begin = end;
+        }
+        Ok(tokens)
+    }
+
+    /// Some tokenizers begin a text in another way than they go on behind a mark, so the mark is encoded too.
+    fn encode_part(&self, anchor: Option<(u32, &str)>, part: &str) -> Result<Vec<u32>, EncodeError> {
+        let encode = |text: String| self.inner.encode_fast(text, false).map_err(EncodeError);
+        if let Some((mark, text)) = anchor
+            && let Some((first, rest)) = encode(format!("{text}{part}"))?.get_ids().split_first()
+            && *first == mark
+        {
+            return Ok(rest.to_vec());
+        }
+        Ok(encode(part.to_owned())?.get_ids().to_vec())
+    }
+
+    /// The text of a token that stands beside the vocabulary, such as the end of a turn.
+    pub fn mark(&self, token: u32) -> Option<&str> {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        added.get(&token).map(|added| added.content.as_str())
+    }
+
+    /// Texts that templates alone may write: those of special tokens, and of other added ones that occur in them.
+    pub fn marks(&self, templates: &str) -> Vec<String> {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().values();
+        let marks = added.filter(|token| {
+            let is_mark = token.content.chars().nth(1).is_some() && !token.content.trim().is_empty();
+            is_mark && (token.special || templates.contains(&token.content))
+        });
+        marks.map(|token| token.content.clone()).collect()
+    }
+
     /// The text of tokens with the special ones among them.
     ///
     /// # Errors

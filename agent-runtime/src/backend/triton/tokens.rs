@@ -22,6 +22,8 @@ use crate::backend::{
 pub struct Reader {
     prompt_tokens: u32,
     answer: Answer,
+    /// Where the prompt came as tokens: those of the answer that no piece has yet.
+    tokens: Option<Vec<u32>>,
 }
 
 /// The request of a generation, and what reads its responses.
@@ -32,13 +34,17 @@ pub fn begin(
 ) -> Result<(ModelInferRequest, Reader), BackendError> {
     let special = if generation.wants_special_tokens() { SpecialTokens::Written } else { SpecialTokens::LeftOut };
     // These tensors have no place for how tokens are chosen; the operator refuses it for them.
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation;
-    let prompt = tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?;
+    let Generation { id, prompt, tokens, max_tokens, stop_words, form: _, sampling: _, .. } = generation;
+    let gives_tokens = tokens.is_some();
+    let prompt = match tokens {
+        Some(tokens) => tokens,
+        None => tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?,
+    };
     let inputs = inputs(&prompt, max_tokens, &stop_words, tokenizer);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };
     let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
     let answer = Answer::new(Arc::clone(tokenizer), special, stop_words, max_tokens);
-    Ok((request, Reader { prompt_tokens, answer }))
+    Ok((request, Reader { prompt_tokens, answer, tokens: gives_tokens.then(Vec::new) }))
 }
 
 fn inputs(prompt: &[u32], max_tokens: u32, stop_words: &[String], tokenizer: &Tokenizer) -> Vec<InferInputTensor> {
@@ -75,18 +81,25 @@ impl Reader {
     /// Reads one response.
     pub fn read(&mut self, response: &ModelInferResponse) -> Result<Read, BackendError> {
         let tokens = read_tokens(response)?;
-        self.answer.push(&tokens).map(|part| self.read_part(part)).map_err(failed)
+        let part = self.answer.push(&tokens).map_err(failed)?;
+        if let Some(kept) = &mut self.tokens {
+            let end = tokens.iter().position(|token| self.answer.is_end(*token));
+            kept.extend(&tokens[..end.map_or(tokens.len(), |end| end + 1)]);
+        }
+        Ok(self.read_part(part))
     }
 
     /// The engine has ended the stream.
     pub fn end(&mut self) -> Result<Read, BackendError> {
-        self.answer.end().map(|part| self.read_part(part)).map_err(failed)
+        let part = self.answer.end().map_err(failed)?;
+        Ok(self.read_part(part))
     }
 
-    fn read_part(&self, part: Part) -> Read {
+    fn read_part(&mut self, part: Part) -> Read {
         let Part { text, output_tokens, over } = part;
-        let piece =
-            |finish| Piece { text, prompt_tokens: Some(self.prompt_tokens), output_tokens, finish, ..Piece::default() };
+        let tokens = self.tokens.as_mut().map(std::mem::take).unwrap_or_default();
+        let prompt_tokens = Some(self.prompt_tokens);
+        let piece = |finish| Piece { text, prompt_tokens, output_tokens, tokens, finish, ..Piece::default() };
         match over {
             None => Read::More(piece(None)),
             Some(Over::End) => Read::Last(piece(Some(FinishReason::Stop)), END_TIMEOUT),

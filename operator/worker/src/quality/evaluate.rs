@@ -100,7 +100,10 @@ impl Classify for EvaluateError {
 
 fn class_of(error: &BackendError) -> FailureClass {
     match error {
-        BackendError::Engine { .. } | BackendError::Protocol { .. } | BackendError::Tokens(_) => FailureClass::BadModel,
+        BackendError::Unfit { .. }
+        | BackendError::Engine { .. }
+        | BackendError::Protocol { .. }
+        | BackendError::Tokens(_) => FailureClass::BadModel,
         BackendError::Unreachable { .. } | BackendError::NotReady { .. } | BackendError::EndedEarly => {
             FailureClass::Infrastructure
         }
