@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Access, Denied, SetUpAccessError},
-    agent::{Agent, ChatFormat, CurrentPrompts, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
+    agent::{Agent, ChatFormat, CurrentPrompts, Prompts, Rehearsal, chat::ChatFormatError, prompt::PromptBuilder},
     api::{
         self,
         admission::{Admission, Readiness},
@@ -120,6 +120,7 @@ impl App {
     /// See [`SetUpError`].
     pub fn new(parts: Parts) -> Result<Self, SetUpError> {
         let Parts { config, pod, backend, clock, seal } = parts;
+        let backend = if config.rehearsal { Rehearsal::over(backend) } else { backend };
         let given = config.clone();
         let sources = Sources { tools: &config.tools, servers: &config.mcp_servers, lookup: &Lookup::of_system() };
         let tools = Arc::new(Registry::of(sources).map_err(SetUpError::Tools)?);

@@ -223,8 +223,18 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         OwnServer::Vllm => generation,
         OwnServer::SgLang => generation.without_begin(),
     };
-    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs, trace: _ } =
-        generation;
+    let Generation {
+        id: _,
+        prompt,
+        max_tokens,
+        stop_words,
+        form: _,
+        sampling: chosen,
+        guide,
+        logprobs,
+        ignores_end,
+        trace: _,
+    } = generation;
     let mut body = json!({
         "model": model,
         "prompt": prompt,
@@ -248,6 +258,9 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         if server == OwnServer::Vllm {
             body["add_special_tokens"] = json!(false);
         }
+    }
+    if ignores_end {
+        body["ignore_eos"] = json!(true);
     }
     if server == OwnServer::SgLang {
         body["no_stop_trim"] = json!(true);
