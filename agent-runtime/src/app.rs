@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::{Access, Denied, SetUpAccessError},
     agent::{
-        Agent, ChatFormat, CurrentPrompts, Prompts,
+        Agent, ChatFormat, CurrentPrompts, Prompts, Rehearsal,
         chat::{ChatFormatError, MakeTokenizer},
         prompt::PromptBuilder,
     },
@@ -124,6 +124,7 @@ impl App {
     /// See [`SetUpError`].
     pub fn new(parts: Parts) -> Result<Self, SetUpError> {
         let Parts { config, pod, backend, clock, seal } = parts;
+        let backend = if config.rehearsal { Rehearsal::over(backend) } else { backend };
         let given = config.clone();
         let sources = Sources { tools: &config.tools, servers: &config.mcp_servers, lookup: &Lookup::of_system() };
         let tools = Arc::new(Registry::of(sources).map_err(SetUpError::Tools)?);

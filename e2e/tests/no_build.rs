@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use slipway_crds::{
     labels,
     v1alpha1::{
-        AgentDeployment, Engine,
-        agent_deployment::{Precision, TakenDefaults},
+        AgentDeployment, Engine, Profile,
+        agent_deployment::{Precision, ProfilingDriver, TakenDefaults},
         engine::FailureClass,
         profile::MeasurementPurpose,
     },
@@ -196,6 +196,9 @@ async fn vllm_serves_a_checkpoint_with_its_arguments_and_answers() {
 fn smallest() -> Value {
     let mut manifest: Value = serde_norway::from_str(include_str!("../../docs/examples/smallest.yaml")).unwrap();
     manifest["spec"]["model"]["uri"] = json!("pvc://models/support-agent");
+    // The stand-in makes a token of every character, and takes 2,048 of them.
+    manifest["spec"]["profiling"]["workloads"][0]["synthetic"] =
+        json!({"inputTokens": 60, "outputTokens": 30, "toolCalls": 2, "toolResultTokens": 20});
     manifest["spec"]["engine"]["vllm"] = json!({"image": IMAGE, "version": "0.11.0"});
     manifest
 }
@@ -207,8 +210,14 @@ async fn the_smallest_manifest_is_served() {
     let object = namespace.apply(&smallest()).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     assert_eq!(served.selected.unwrap().display_name, "bf16");
-    let TakenDefaults { precision, max_seq_len, .. } = served.defaults;
+    let TakenDefaults { precision, max_seq_len, driver, .. } = served.defaults;
     assert_eq!((precision, max_seq_len.is_some()), (Some(Precision::BF16), true));
+    assert_eq!(driver, Some(ProfilingDriver::AgentRun));
+    let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap().items;
+    let rows = profiles.iter().flat_map(|profile| profile.status.iter().flat_map(|status| &status.measurements));
+    let counts: Vec<_> = rows.map(|row| (row.purpose, row.errors, row.count > 0)).collect();
+    assert!(counts.contains(&(MeasurementPurpose::Confirm, 0, true)), "{counts:?}");
+    assert!(counts.iter().all(|(_, errors, _)| *errors == 0), "{counts:?}");
     assert_eq!(asked(&namespace, "support-agent").await.0, "42");
 
     // Who writes down what was taken changes nothing.
@@ -218,7 +227,8 @@ async fn the_smallest_manifest_is_served() {
     written["spec"]["engine"]["vllm"]["maxSeqLen"] = json!(max_seq_len);
     let object = namespace.apply(&written).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
-    assert_eq!((served.rollout.unwrap().stable, served.defaults), (revision, TakenDefaults::default()));
+    assert_eq!(served.rollout.unwrap().stable, revision);
+    assert_eq!(served.defaults, TakenDefaults { driver, ..TakenDefaults::default() });
     namespace.delete().await.unwrap();
 }
 

@@ -91,6 +91,9 @@ pub struct RuntimeConfig {
     /// The latency objectives whose good and bad events are counted.
     #[serde(default)]
     pub objectives: Vec<LatencyObjective>,
+    /// Whether runs are made up, and the engine's texts are replaced by what they do next. Only campaigns do so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rehearsal: bool,
     /// Who may call. Absent means everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
@@ -98,6 +101,12 @@ pub struct RuntimeConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
 }
+
+/// The tool that runs call which are made up.
+pub const REHEARSED_TOOL: &str = "synthetic";
+
+/// Its one argument.
+pub const REHEARSED_ARGUMENT: &str = "call";
 
 /// The engine beside this sidecar, and its protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +227,7 @@ impl RuntimeConfig {
             drain_grace_milliseconds: default_drain_grace(),
             warm_up: WarmUp::default(),
             objectives: Vec::new(),
+            rehearsal: false,
             authentication: None,
             tracing: None,
         }

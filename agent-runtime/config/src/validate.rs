@@ -143,6 +143,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         drain_grace_milliseconds,
         warm_up,
         objectives,
+        rehearsal: _, // replaces texts, whatever the rest is
         authentication,
         tracing,
     } = config;

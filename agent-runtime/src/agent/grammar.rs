@@ -252,6 +252,16 @@ pub fn write_turn(text: &str, observations: &[Observation]) -> String {
     format!("{}{STOP_WORD}{observations}", text.trim_end())
 }
 
+/// Writes a turn that calls a tool after some thoughts.
+pub fn write_call(thoughts: &str, ToolCall { name, input }: &ToolCall) -> String {
+    format!("{THOUGHT}{thoughts}\n{ACTION} {name}[{input}]")
+}
+
+/// Writes a turn that answers.
+pub fn write_last(answer: &str) -> String {
+    format!("{ANSWER} {answer}")
+}
+
 /// Writes an earlier answer of a conversation.
 pub fn write_answer(answer: &str) -> String {
     format!("{ANSWER} {}{STOP_WORD}", single_line(answer))

@@ -84,6 +84,9 @@ pub struct Generation {
     pub logprobs: Option<u32>,
     /// The span that the engine generates in, where runs are traced.
     pub trace: Option<TraceContext>,
+    /// Whether the engine is to write all tokens that it may, wherever the text would end. Entries that cannot be told
+    /// so leave it out.
+    pub ignores_end: bool,
 }
 
 /// What a text must be.

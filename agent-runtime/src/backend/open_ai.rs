@@ -279,6 +279,7 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         sampling: chosen,
         guide,
         logprobs,
+        ignores_end,
         trace: _,
     } = generation;
     let has_tokens = tokens.is_some();
@@ -310,6 +311,9 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         if server == OwnServer::Vllm {
             body["add_special_tokens"] = json!(false);
         }
+    }
+    if ignores_end {
+        body["ignore_eos"] = json!(true);
     }
     if server == OwnServer::SgLang && has_stop_words {
         // Without stop words it would leave the token in the text at which a turn ends.

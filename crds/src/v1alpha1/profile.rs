@@ -13,7 +13,7 @@ pub use self::definitions::DEFINITIONS;
 use super::{
     agent_deployment::{
         Agent, CostObjective, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ServedBy, ThroughputObjective, WrittenObjective,
+        ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns, ThroughputObjective, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -76,6 +76,9 @@ pub struct ProfileInputs {
     /// Recorded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<FrozenData>,
+    /// Runs that are made up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<SyntheticRuns>,
     /// Latency objectives.
     #[schemars(length(max = 16))]
     pub objectives: Vec<WrittenObjective>,
@@ -105,6 +108,18 @@ pub struct ProfileInputs {
     pub agent: Agent,
     /// Where the campaign's pods run.
     pub placement: ProfilePlacement,
+}
+
+impl ProfileInputs {
+    /// Whether there are whole runs, recorded or made up.
+    pub fn has_runs(&self) -> bool {
+        self.agent_trace.is_some() || self.synthetic.is_some()
+    }
+
+    /// Runs a second over all replicas, where the traffic says how many arrive.
+    pub fn runs_per_second(&self) -> Option<&PositiveDecimal> {
+        self.synthetic.as_ref()?.arrival.runs_per_second.as_ref()
+    }
 }
 
 /// An engine of a campaign.

@@ -40,7 +40,7 @@ pub enum Conclusion {
 pub fn conclude(inputs: &ProfileInputs, measurements: &[Measurement]) -> Conclusion {
     let ranked = select::ranked(inputs, measurements);
     let Some(best) = ranked.first().copied() else { return Conclusion::NoCandidate };
-    if inputs.agent_trace.is_none() {
+    if !inputs.has_runs() {
         return Conclusion::Measured { point: best };
     }
     let mut failed = 0;

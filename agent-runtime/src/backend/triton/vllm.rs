@@ -27,7 +27,7 @@ pub struct Reader {
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
     let is_rendered = generation.wants_special_tokens();
     let generation = generation.without_begin();
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: chosen, .. } = generation;
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: chosen, ignores_end, .. } = generation;
     // vLLM samples at temperature 1 unless told otherwise; the other entries take the likeliest token.
     let mut sampling = json!({"max_tokens": max_tokens});
     sampling::write(chosen, &mut sampling);
@@ -36,6 +36,9 @@ pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
     }
     if !stop_words.is_empty() {
         sampling["stop"] = json!(stop_words);
+    }
+    if ignores_end {
+        sampling["ignore_eos"] = json!(true);
     }
     let inputs = vec![
         texts("text_input", vec![prompt]),

@@ -135,7 +135,7 @@ impl AgentDeploymentSpec {
         let counts_requests = units.into_iter().any(|unit| unit == ThroughputUnit::Requests);
         let is_measured = slo.objectives.is_empty()
             || slo.objectives.iter().any(|objective| analyzer.measures().contains(&objective.metric));
-        let has_runs = profiling.workloads.iter().any(|workload| workload.agent_trace.is_some());
+        let has_runs = profiling.workloads.iter().any(|workload| workload.has_runs());
         match is_possible && (counts_requests || is_measured || !has_runs) {
             true => analyzer,
             false => ProfilingDriver::AgentRun,

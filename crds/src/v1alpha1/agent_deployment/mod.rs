@@ -49,8 +49,8 @@ pub use no_build::{
 pub use notified::{ToldFact, UndeliveredNotification};
 pub use preflight::Preflight;
 pub use profiling::{
-    Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
-    ProfilingWorkload,
+    Approval, Arrival, ConfigMapSource, LONGEST, OnDrift, Profiling, ProfilingBudget, ProfilingDriver,
+    ProfilingSchedule, ProfilingWorkload, SyntheticRuns,
 };
 pub use reprofiling::{
     AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
@@ -120,13 +120,14 @@ pub use tracing::Tracing;
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
          self.slo.objectives.all(o, o.metric == 'RequestLatency') || \
-         self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("objectives other than RequestLatency require replayed runs: add a workload with agentTrace")
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
+        .message("objectives other than RequestLatency require runs: add a workload with agentTrace or synthetic")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
-         self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("slo.throughput in Runs requires replayed runs: add a workload with agentTrace")
+         self.slo.throughput.unit != 'Runs' || \
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
+        .message("slo.throughput in Runs requires runs: add a workload with agentTrace or synthetic")
         .field_path(".profiling.workloads"),
     validation = Rule::new("!has(self.slo) || !has(self.slo.cost) || has(self.profiling)")
         .message("slo.cost requires measurements: add profiling with a workload").field_path(".slo.cost"),
@@ -136,8 +137,9 @@ pub use tracing::Tracing;
         .field_path(".slo.optimizeFor"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.cost) || \
-         self.slo.cost.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("slo.cost of Runs requires replayed runs: add a workload with agentTrace")
+         self.slo.cost.unit != 'Runs' || \
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
+        .message("slo.cost of Runs requires runs: add a workload with agentTrace or synthetic")
         .field_path(".profiling.workloads"),
     validation = profiling::counts_requests(profiling::Counted::Throughput),
     validation = profiling::counts_requests(profiling::Counted::Cost),
@@ -154,6 +156,17 @@ pub use tracing::Tracing;
          !self.profiling.workloads.exists(w, has(w.agentTrace)) || !self.agent.tools.exists(t, t.type == 'MCP')")
         .message("runs with tools of MCP servers cannot be replayed: remove agentTrace from profiling.workloads, or use \
                   tools of type HTTP")
+        .field_path(".profiling.workloads"),
+    validation = Rule::new(
+        "!has(self.profiling) || self.profiling.workloads.all(w, !has(w.synthetic) || \
+         w.synthetic.outputTokens <= self.agent.maxOutputTokens)")
+        .message("synthetic.outputTokens is more than agent.maxOutputTokens: lower it, or raise maxOutputTokens")
+        .field_path(".profiling.workloads"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
+         self.slo.throughput.unit != 'Runs' || self.profiling.workloads.all(w, !has(w.synthetic) || \
+         !has(w.synthetic.arrival) || !has(w.synthetic.arrival.runsPerSecond))")
+        .message("slo.throughput says how many runs arrive: remove synthetic.arrival.runsPerSecond, or slo.throughput")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::ProfilingDriver;
 use slipway_vocabulary::ThroughputUnit;
 
-use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
+use crate::{
+    v1alpha1::shared::ConfigMapKeyReference,
+    values::{DurationText, PositiveDecimal},
+};
 
 /// How the configurations of the search space are measured. Without it nothing is measured, and the first engine that
 /// passes the quality gate serves as its repository configures it.
@@ -18,10 +21,13 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
         .message("driver ModelAnalyzer requires prompts: add a workload with prompts, or set driver to AgentRun")
         .field_path(".workloads"),
     validation = Rule::new(
-        "!has(self.driver) || self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
-        .message("driver AgentRun requires recorded runs: add a workload with agentTrace").field_path(".workloads"),
-    validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
-        .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
+        "!has(self.driver) || self.driver != 'AgentRun' || \
+         self.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
+        .message("driver AgentRun requires runs: add a workload with agentTrace or synthetic")
+        .field_path(".workloads"),
+    validation = Rule::new("self.workloads.filter(w, has(w.agentTrace) || has(w.synthetic)).size() <= 1")
+        .message("only one workload may have runs, by agentTrace or synthetic: keep one of them")
+        .field_path(".workloads"),
     validation = Rule::new(
         "!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule) || \
          (has(self.onDrift) && self.onDrift == 'Reprofile')")
@@ -134,11 +140,12 @@ impl Approval {
     }
 }
 
-/// One kind of traffic: prompts, or recorded runs.
+/// One kind of traffic: prompts, recorded runs, or runs that are made up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.prompts) != has(self.agentTrace)")
-    .message("a workload needs either prompts or agentTrace: set exactly one of them"))]
+#[x_kube(validation = Rule::new(
+    "[has(self.prompts), has(self.agentTrace), has(self.synthetic)].filter(is, is).size() == 1")
+    .message("a workload needs prompts, agentTrace or synthetic: set exactly one of them"))]
 pub struct ProfilingWorkload {
     /// Name of the workload in reports.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
@@ -155,6 +162,100 @@ pub struct ProfilingWorkload {
     /// `latencyMicros`. The record answers tool calls with its latencies, and no call leaves the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<ConfigMapSource>,
+    /// Runs that are made up from lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<SyntheticRuns>,
+}
+
+impl ProfilingWorkload {
+    /// Whether it is whole runs, recorded or made up.
+    pub fn has_runs(&self) -> bool {
+        self.agent_trace.is_some() || self.synthetic.is_some()
+    }
+}
+
+/// Runs that are made up from lengths. Their texts have no meaning, and the model's are replaced by what a run does
+/// next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.inputTokensP95) || self.inputTokensP95 >= self.inputTokens")
+        .message("inputTokens is the median, and inputTokensP95 is below it: raise inputTokensP95, or remove it")
+        .field_path(".inputTokensP95"),
+    validation = Rule::new("!has(self.outputTokensP95) || self.outputTokensP95 >= self.outputTokens")
+        .message("outputTokens is the median, and outputTokensP95 is below it: raise outputTokensP95, or remove it")
+        .field_path(".outputTokensP95")
+)]
+pub struct SyntheticRuns {
+    /// Tokens of a question, about. With `inputTokensP95` their median.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub input_tokens: i32,
+    /// 95th percentile of the lognormal lengths of questions. Absent means that all are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub input_tokens_p95: Option<i32>,
+    /// Tokens that the model writes in each of a run's requests. With `outputTokensP95` their median.
+    #[schemars(range(min = 1, max = 32_768))]
+    pub output_tokens: i32,
+    /// 95th percentile of the lognormal lengths of what it writes. Absent means that all are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32_768))]
+    pub output_tokens_p95: Option<i32>,
+    /// Number of tool calls of a run, one after the other. Each is followed by a request.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 32))]
+    pub tool_calls: i32,
+    /// Tokens of a tool's result, about.
+    #[serde(default = "default_tool_result_tokens")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub tool_result_tokens: i32,
+    /// Time that a tool takes.
+    #[serde(default = "default_tool_latency")]
+    pub tool_latency: DurationText,
+    /// How runs arrive while the chosen configuration is confirmed.
+    #[serde(default, skip_serializing_if = "Arrival::is_default")]
+    pub arrival: Arrival,
+}
+
+impl SyntheticRuns {
+    /// Tokens of the longest run, with all that its tools give. No length is more than [`LONGEST`] times its
+    /// percentile.
+    pub fn most_tokens(&self, max_output_tokens: i32) -> i64 {
+        let longest = |median: i32, p95: Option<i32>| p95.map_or(i64::from(median), |p95| LONGEST * i64::from(p95));
+        let output = longest(self.output_tokens, self.output_tokens_p95).min(i64::from(max_output_tokens));
+        let calls = i64::from(self.tool_calls);
+        longest(self.input_tokens, self.input_tokens_p95)
+            + (calls + 1) * output
+            + calls * i64::from(self.tool_result_tokens)
+    }
+}
+
+/// How many times its 95th percentile a length is at most: the tail of the distribution has no end.
+pub const LONGEST: i64 = 2;
+
+/// How runs arrive. By default each arrives by itself, at random.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Arrival {
+    /// Runs a second over all replicas. Absent means `slo.throughput.min`, or what the measurements allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_per_second: Option<PositiveDecimal>,
+    /// Runs that arrive at the same moment. Such moments are random.
+    #[serde(default = "default_burst")]
+    #[schemars(range(min = 1, max = 64))]
+    pub burst: i32,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        Self { runs_per_second: None, burst: default_burst() }
+    }
+}
+
+impl Arrival {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Source of the lines.
@@ -188,6 +289,18 @@ impl Default for ProfilingBudget {
     }
 }
 
+fn default_tool_result_tokens() -> i32 {
+    100
+}
+
+fn default_tool_latency() -> DurationText {
+    "100ms".parse().expect("a constant that is a duration")
+}
+
+fn default_burst() -> i32 {
+    1
+}
+
 fn default_weight() -> i32 {
     1
 }
@@ -212,7 +325,7 @@ fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool, unnamed: &str) -> String 
 }
 
 /// Says in CEL that there is traffic which every driver of runs can send.
-const HAS_RUNS: &str = "self.profiling.workloads.exists(w, has(w.agentTrace))";
+const HAS_RUNS: &str = "self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))";
 
 /// Says in CEL that Model Analyzer has traffic, and measures what serves.
 const IS_FOR_MODEL_ANALYZER: &str = "self.profiling.workloads.exists(w, has(w.prompts)) && \

@@ -1,6 +1,9 @@
 //! The sections below the plot. Pure.
 
-use slipway_crds::v1alpha1::profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{Arrival, SyntheticRuns},
+    profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose},
+};
 
 use super::{
     Material,
@@ -269,6 +272,7 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
         inputs.prompts.iter().map(|prompts| pair(&format!("Workload {}", prompts.name), prompts.data.digest.clone())),
     );
     pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
+    pairs.extend(inputs.synthetic.iter().map(|runs| pair("Runs made up", made_up(runs))));
     pairs.push(pair("Load", api_name(&inputs.driver)));
     pairs.push(pair("Optimized for", api_name(&inputs.optimize_for)));
     pairs.extend(study.status().price.as_ref().map(|price| pair("Price", price_words(price))));
@@ -281,4 +285,32 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
          <code>kubectl get profile -o yaml</code> shows.</p>\n{}</section>\n",
         definitions(&pairs)
     )
+}
+
+/// Runs that were made up, in words.
+fn made_up(runs: &SyntheticRuns) -> String {
+    let SyntheticRuns {
+        input_tokens,
+        input_tokens_p95,
+        output_tokens,
+        output_tokens_p95,
+        tool_calls,
+        tool_result_tokens,
+        tool_latency,
+        arrival,
+    } = runs;
+    let up_to = |p95: &Option<i32>| p95.map(|p95| format!(" (p95 {p95})")).unwrap_or_default();
+    format!(
+        "{input_tokens}{} tokens in, {output_tokens}{} out of each request, {tool_calls} calls of {tool_result_tokens} \
+         tokens in {tool_latency}{}",
+        up_to(input_tokens_p95),
+        up_to(output_tokens_p95),
+        arriving(arrival)
+    )
+}
+
+/// How runs arrived while the choice was confirmed; nothing where each came by itself.
+fn arriving(Arrival { runs_per_second, burst }: &Arrival) -> String {
+    let rate = runs_per_second.iter().map(|rate| format!(", {rate} runs/s"));
+    rate.chain((*burst > 1).then(|| format!(", {burst} at once"))).collect()
 }

@@ -31,6 +31,7 @@ mod routing;
 mod self_check;
 mod shown;
 mod stories;
+mod synthetic;
 mod tensorrt_llm;
 mod traced;
 mod trial;

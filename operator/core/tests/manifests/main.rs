@@ -22,7 +22,7 @@ use slipway_operator_core::{
     },
 };
 
-const FIXTURES: [&str; 11] = [
+const FIXTURES: [&str; 12] = [
     "minimal",
     "full",
     "claim",
@@ -34,6 +34,7 @@ const FIXTURES: [&str; 11] = [
     "vllm",
     "vllm-open-ai",
     "sglang",
+    "synthetic",
 ];
 
 /// The objects of a fixture whose plan is new.

@@ -135,7 +135,7 @@ pub(super) fn asked(
 /// What is counted, if any measurement counts it.
 fn counted(inputs: &ProfileInputs, unit: ThroughputUnit) -> Result<ThroughputUnit, Unanswerable> {
     let counts = |purpose| driver_for(inputs, purpose).unit() == unit;
-    let confirms = inputs.agent_trace.is_some() && counts(MeasurementPurpose::Confirm);
+    let confirms = inputs.has_runs() && counts(MeasurementPurpose::Confirm);
     if counts(MeasurementPurpose::Explore) || confirms {
         return Ok(unit);
     }

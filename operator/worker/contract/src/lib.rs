@@ -29,7 +29,7 @@ pub use crate::{
     no_build::NoBuild,
     profile::{
         AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine,
-        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        ProfileTask, RecordedCall, Runs, ServeConfig, Spread, SyntheticRuns, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

@@ -148,10 +148,52 @@ impl Driver {
 pub struct AgentRunSettings {
     /// The sidecar's API, as in `http://127.0.0.1:8080`.
     pub endpoint: String,
-    /// The questions and the recorded tool results: a [`TraceLine`] a line.
-    pub trace: DataFile,
+    /// The runs.
+    pub trace: Runs,
     /// A run that takes longer is an error, in milliseconds.
     pub timeout_millis: u64,
+}
+
+/// The runs that are made. Recorded ones are written as a file alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Runs {
+    /// The questions and the recorded tool results: a [`TraceLine`] a line.
+    Recorded(DataFile),
+    /// They are made up.
+    Synthetic(SyntheticRuns),
+}
+
+/// Lengths from which runs are made up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SyntheticRuns {
+    /// Tokens of a question.
+    pub input_tokens: Spread,
+    /// Tokens that the model writes in a request.
+    pub output_tokens: Spread,
+    /// Calls of the tool in a run.
+    pub tool_calls: u32,
+    /// Tokens of its result.
+    pub tool_result_tokens: u32,
+    /// How long it takes, in microseconds.
+    pub tool_latency_micros: u64,
+    /// Runs that arrive at the same moment.
+    pub burst: u32,
+    /// Makes equal runs of equal lengths.
+    pub seed: u64,
+}
+
+/// A lognormal length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spread {
+    /// Its median.
+    pub median: u32,
+    /// Its 95th percentile; the median where it is fixed.
+    pub p95: u32,
+    /// No length is more.
+    pub longest: u32,
 }
 
 /// A recorded run: its question and what its tools answered.

@@ -1,4 +1,4 @@
-//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to
+//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, arrivals to
 //! confirm.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use reqwest::Client;
 use serde::Deserialize;
@@ -19,6 +19,7 @@ use slipway_worker_contract::MeasureSettings;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
+    arrivals::Arrivals,
     records::{self, Chunk, Request, Worst},
     watch::{Decision, Watch},
 };
@@ -41,6 +42,8 @@ pub struct Agent {
     pub endpoint: String,
     /// The questions.
     pub inputs: Arc<Vec<String>>,
+    /// How they arrive in an open loop.
+    pub arrivals: Arrivals,
     /// A longer run is an error.
     pub timeout: Duration,
 }
@@ -189,13 +192,13 @@ impl Agent {
         driven(kept, &all, reason)
     }
 
-    /// Sends arrivals at random for the whole length, however they end; a latency counts from the arrival.
+    /// Sends what arrives for the whole length, however it ends; a latency counts from the arrival.
     pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
         let order = self.shuffled(seed);
         let started = Instant::now();
         let (mut runs, mut all) = (JoinSet::new(), Vec::new());
         let mut index = 0;
-        for arrival in arrivals(arrivals_per_kilosecond, length, seed) {
+        for arrival in self.arrivals.times(arrivals_per_kilosecond, length, seed) {
             tokio::time::sleep_until((started + arrival).into()).await;
             while let Some(done) = runs.try_join_next() {
                 all.extend(done);
@@ -249,18 +252,6 @@ impl Agent {
         order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
         order
     }
-}
-
-/// Gives arrival times of a Poisson process, conditioned on the number that the rate implies. The number is fixed,
-/// because a short run would otherwise be one at another rate. Given their number, they are uniform and independent.
-///
-/// Source: Kingman, Poisson Processes (1993), section 2.4.
-fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let number = (per_kilosecond as f64 * length.as_secs_f64() / 1e3).round().max(1.0) as u64;
-    let mut times: Vec<Duration> = (0..number).map(|_| length.mul_f64(rng.random())).collect();
-    times.sort_unstable();
-    times
 }
 
 /// Gives the time in which an open loop's runs were served. It is the loop's length, or the time from the first
@@ -334,21 +325,6 @@ fn nanos(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn as_many_arrive_as_the_rate_says_and_at_random() {
-        let length = Duration::from_secs(400);
-        for seed in 0..20 {
-            let times = arrivals(2_000, length, seed);
-            assert_eq!(times.len(), 800);
-            assert!(times.is_sorted() && times.iter().all(|time| *time < length));
-            // The gaps of a Poisson process have a standard deviation as large as their mean.
-            let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
-            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-            assert!((variance.sqrt() / mean - 1.0).abs() < 0.2, "{mean} {variance}");
-        }
-    }
-
     /// Throughput of 80 runs that arrive evenly at 2 a second, by when each is answered.
     fn runs_per_second(answered: impl Fn(u64) -> f64) -> f64 {
         let second = |seconds: f64| nanos(Duration::from_secs_f64(seconds));
@@ -366,11 +342,6 @@ mod tests {
     fn runs_that_queue_are_served_at_the_rate_of_their_answers() {
         let served = runs_per_second(|index| index as f64 + 1.0);
         assert!((served - 80.0 / 79.0).abs() < 1e-9, "one a second: {served}");
-    }
-
-    #[test]
-    fn a_low_rate_still_has_an_arrival() {
-        assert_eq!(arrivals(1, Duration::from_secs(10), 7).len(), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use slipway_worker_contract::{
     AgentRunSettings, Arm, Digest, Driver, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
-    ServeConfig, paths,
+    Runs, ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -17,6 +17,7 @@ use super::{
     ProfileError, Setup,
     agent_run::{Agent, Driven},
     analyzer::{self, AnalyzerError, Measured},
+    arrivals::Arrivals,
     check::TaskProblem,
     drivers,
     judge::{self, Rules},
@@ -24,7 +25,7 @@ use super::{
     records::{Circumstances, Records},
     replay::Trace,
     search::{Ended, Next, Search, ToBeat},
-    shim,
+    shim, synthetic,
     triton::TritonError,
     watch::Watch,
     workload::Traffic,
@@ -67,7 +68,11 @@ impl Load {
 
     /// The tools are answered from the trace until this process ends.
     pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
-        let trace = Trace::read(&settings.trace).map_err(ProfileError::Trace)?;
+        let (trace, arrivals) = match &settings.trace {
+            Runs::Recorded(file) => (Trace::read(file), Arrivals::POISSON),
+            Runs::Synthetic(of) => (Trace::of(synthetic::runs(of)), Arrivals::Random { burst: of.burst }),
+        };
+        let trace = trace.map_err(ProfileError::Trace)?;
         let inputs = Arc::new(trace.inputs.clone());
         let address = setup.replay;
         trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;
@@ -75,6 +80,7 @@ impl Load {
             client: setup.triton.client.clone(),
             endpoint: settings.endpoint.trim_end_matches('/').to_owned(),
             inputs,
+            arrivals,
             timeout: Duration::from_millis(settings.timeout_millis),
         }))
     }

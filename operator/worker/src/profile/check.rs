@@ -211,7 +211,7 @@ fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
 mod tests {
     use slipway_worker_contract::{
         DataFile, Digest, EngineEntry, EngineRef, LatencyObjective, MeasureSettings, NoBuildBackend, OptimizeFor,
-        Percentile, ServeConfig,
+        Percentile, Runs, ServeConfig,
     };
 
     use super::*;
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_confirm_run_needs_agent_runs_and_numbers() {
-        let trace = DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) };
+        let trace = Runs::Recorded(DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) });
         let agent = Driver::AgentRun(AgentRunSettings { endpoint: String::new(), trace, timeout_millis: 1 });
         let confirm = |driver, run_millis| {
             let arm = Arm { id: "a".into(), config: ServeConfig::default() };

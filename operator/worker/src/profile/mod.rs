@@ -2,6 +2,7 @@
 
 pub mod agent_run;
 pub mod analyzer;
+pub mod arrivals;
 mod campaign;
 pub mod check;
 pub mod chunks;
@@ -15,6 +16,7 @@ pub mod records;
 pub mod replay;
 pub mod search;
 pub mod shim;
+pub mod synthetic;
 pub mod triton;
 pub mod watch;
 pub mod workload;

@@ -72,17 +72,31 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] names the line.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        Self::collect(lines.map(|(index, text)| {
+            let line = index + 1;
+            Ok((line, serde_json::from_str(text).map_err(|source| TraceError::Line { line, source })?))
+        }))
+    }
+
+    /// The trace of runs that are made up.
+    ///
+    /// # Errors
+    /// [`TraceError`] if there are none.
+    pub fn of(runs: Vec<TraceLine>) -> Result<Self, TraceError> {
+        Self::collect(runs.into_iter().enumerate().map(|(index, run)| Ok((index + 1, run))))
+    }
+
+    fn collect(lines: impl Iterator<Item = Result<(usize, TraceLine), TraceError>>) -> Result<Self, TraceError> {
         let mut trace = Self { inputs: Vec::new(), calls: BTreeMap::new() };
-        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let line_number = index + 1;
-            let TraceLine { input, calls } =
-                serde_json::from_str(line).map_err(|source| TraceError::Line { line: line_number, source })?;
+        for line in lines {
+            let (line, TraceLine { input, calls }) = line?;
             trace.inputs.push(input);
             for RecordedCall { tool, arguments, result, latency_micros } in calls {
                 let recorded = Recorded { result, latency: Duration::from_micros(latency_micros) };
                 let entry = trace.calls.entry((tool.clone(), arguments)).or_insert_with(|| recorded.clone());
                 if entry.result != recorded.result {
-                    return Err(TraceError::Contradiction { line: line_number, tool });
+                    return Err(TraceError::Contradiction { line, tool });
                 }
             }
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use slipway_worker::failure;
 use slipway_worker_contract::{
     AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, LatencyObjective, MeasureSettings, MeasurementVerdict,
-    Percentile, ProfileTask, ServeConfig,
+    Percentile, ProfileTask, Runs, ServeConfig,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -40,7 +40,7 @@ async fn bench(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, unreco
 async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, trace: &str) -> Bench {
     let mut bench = Bench::new().await;
     fs::write(bench.path("trace.jsonl"), trace).unwrap();
-    let trace = data_file(&bench.path("trace.jsonl"));
+    let trace = Runs::Recorded(data_file(&bench.path("trace.jsonl")));
     let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace, timeout_millis: 10_000 };
     let (name, metric, percentile) = ("runs".to_owned(), LatencyMetric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {

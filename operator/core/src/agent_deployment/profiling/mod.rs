@@ -4,6 +4,7 @@
 
 pub mod build;
 mod cost;
+mod lengths;
 pub(super) mod repetitions;
 pub mod reprofiling;
 pub mod schedule;
@@ -209,6 +210,8 @@ fn freeze(
     levels.sort_unstable();
     let mut prompts = Vec::new();
     let mut agent_trace = None;
+    let synthetic = profiling.workloads.iter().find_map(|workload| workload.synthetic.clone());
+    synthetic.iter().try_for_each(|runs| lengths::fit(world, resolved, runs))?;
     for workload in &profiling.workloads {
         if let Some(source) = &workload.prompts {
             let data = frozen(world, source)?;
@@ -219,6 +222,8 @@ fn freeze(
         }
     }
     let slo = &world.spec.slo;
+    let has_rate =
+        slo.throughput.is_some() || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
     Ok(ProfileInputs {
         engines: engines.iter().map(profiled).collect(),
         configurations,
@@ -226,6 +231,7 @@ fn freeze(
         driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
+        synthetic,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
@@ -233,7 +239,7 @@ fn freeze(
         price: cost::price(world)?,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
-        replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
+        replicas: if has_rate { world.most_replicas().max(1) } else { 1 },
         optimize_for: slo.optimize_for,
         // The limit of a month's campaigns is not part of one campaign's inputs.
         budget: ProfilingBudget { per_month: None, ..profiling.budget.clone() },

@@ -5,7 +5,9 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
     profile::ProfileInputs,
 };
-use slipway_runtime_config::{ChatTemplate, HttpMethod, HttpTool, RuntimeConfig};
+use slipway_runtime_config::{
+    ChatTemplate, HttpMethod, HttpTool, Parameter, REHEARSED_ARGUMENT, REHEARSED_TOOL, RuntimeConfig, Tool, ToolKind,
+};
 use slipway_worker_contract::paths;
 
 use super::layout::AGENT_API_ADDRESS;
@@ -20,6 +22,9 @@ use crate::{
 
 /// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
 const ADMIN_ADDRESS: &str = "127.0.0.1:9466";
+/// What a sidecar takes at most of a tool's result, and of a run's requests: made-up runs have what they say.
+const MOST_RESULT_BYTES: u64 = 1024 * 1024;
+const MOST_STEPS: u32 = 64;
 /// The volume with the configuration.
 pub(super) const VOLUME: &str = "agent";
 
@@ -28,6 +33,9 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
     set_engine(&mut config, scope.engine().served_by());
     config.chat_template = chat_template(inputs, scope);
+    if inputs.synthetic.is_some() {
+        rehearse(&mut config);
+    }
     config.max_in_flight = unsigned(match scope {
         JobScope::Explore { .. } | JobScope::Repeat { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         JobScope::Confirm { level, .. } => *level,
@@ -38,7 +46,23 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
 /// The checkpoint whose chat template writes the prompts. Inputs of campaigns say nothing of layouts, so here only an
 /// agent has one that names its dialect.
 pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
-    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false)
+    let is_made_up = inputs.synthetic.is_some();
+    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false).filter(|_| !is_made_up)
+}
+
+/// Runs that are made up are written as transcripts. They call a tool of their own in place of the agent's, as often
+/// and as long as they are to.
+fn rehearse(config: &mut RuntimeConfig) {
+    let [tool, argument] = [REHEARSED_TOOL, REHEARSED_ARGUMENT];
+    let path = format!("{}/{tool}?{argument}={{{argument}}}", paths::REPLAY_PATH);
+    let mut http = HttpTool::new(&format!("http://127.0.0.1:{}{path}", paths::REPLAY_PORT));
+    http.parameters = vec![Parameter { name: argument.to_owned() }];
+    http.timeout_milliseconds = config.run_timeout_milliseconds;
+    http.max_response_bytes = MOST_RESULT_BYTES;
+    let (name, description) = (tool.to_owned(), "Looks something up.".to_owned());
+    config.rehearsal = true;
+    config.tools = vec![Tool { name, description, input_schema: None, kind: ToolKind::Http(http) }];
+    config.max_steps = MOST_STEPS;
 }
 
 /// No probe: it is ready only once the worker has loaded a model.

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapVolumeSource, Container, KeyToPath, Volume, VolumeMount};
 use slipway_crds::v1alpha1::{
-    agent_deployment::ProfilingDriver,
+    agent_deployment::{LONGEST, ProfilingDriver, SyntheticRuns},
     profile::{FrozenPrompts, ProfileInputs},
     shared::ConfigMapKeyReference,
 };
-use slipway_worker_contract::{AgentRunSettings, DataFile, Driver, InvalidDigest, Workload};
+use slipway_worker_contract::{
+    self as contract, AgentRunSettings, DataFile, Driver, InvalidDigest, Runs, Spread, Workload,
+};
 
 use super::{
     agent,
@@ -25,6 +27,9 @@ use crate::{
 /// A longer run makes the confirm run harder, never easier.
 const REQUESTS_PER_RUN: u64 = 3;
 
+/// Of runs that are made up.
+const SEED: u64 = 1;
+
 const TRACE_VOLUME: &str = "trace";
 const AGENT_FILE: &str = "agent.json";
 
@@ -36,6 +41,7 @@ pub fn is_same_load(inputs: &ProfileInputs, other: &ProfileInputs) -> bool {
             // Runs hold as many in flight as the greatest level.
             ProfilingDriver::AgentRun => {
                 inputs.agent_trace == other.agent_trace
+                    && inputs.synthetic == other.synthetic
                     && inputs.agent == other.agent
                     && inputs.levels.iter().max() == other.levels.iter().max()
             }
@@ -77,12 +83,36 @@ fn workload((index, prompts): (usize, &FrozenPrompts)) -> Result<Workload, Inval
 fn agent_run_settings(inputs: &ProfileInputs) -> Result<AgentRunSettings, InvalidDigest> {
     Ok(AgentRunSettings {
         endpoint: format!("http://{AGENT_API_ADDRESS}"),
-        trace: DataFile {
-            path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
-            digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
+        trace: match &inputs.synthetic {
+            Some(runs) => Runs::Synthetic(synthetic(runs)),
+            None => Runs::Recorded(DataFile {
+                path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
+                digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
+            }),
         },
         timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
     })
+}
+
+/// The lengths of runs that are made up. Every campaign makes the same ones, so that rows of several can be compared.
+fn synthetic(runs: &SyntheticRuns) -> contract::SyntheticRuns {
+    let spread = |median: i32, p95: Option<i32>| {
+        let longest = p95.map_or(i64::from(median), |p95| LONGEST * i64::from(p95));
+        Spread {
+            median: unsigned(median),
+            p95: unsigned(p95.unwrap_or(median)),
+            longest: u32::try_from(longest).unwrap_or(u32::MAX),
+        }
+    };
+    contract::SyntheticRuns {
+        input_tokens: spread(runs.input_tokens, runs.input_tokens_p95),
+        output_tokens: spread(runs.output_tokens, runs.output_tokens_p95),
+        tool_calls: unsigned(runs.tool_calls),
+        tool_result_tokens: unsigned(runs.tool_result_tokens),
+        tool_latency_micros: runs.tool_latency.microseconds(),
+        burst: unsigned(runs.arrival.burst),
+        seed: SEED,
+    }
 }
 
 /// Files beside the task.
@@ -132,13 +162,14 @@ pub(super) fn additions<'a>(
             }
         }
         ProfilingDriver::AgentRun => {
-            let trace = inputs.agent_trace.iter().map(|t| key_volume(TRACE_VOLUME, &t.config_map, TRACE_FILE));
+            let recorded = inputs.agent_trace.iter();
+            let trace = recorded.clone().map(|t| key_volume(TRACE_VOLUME, &t.config_map, TRACE_FILE));
             let name = config_map.metadata.name.clone().unwrap_or_default();
             let own = ConfigMapKeyReference { name, key: AGENT_FILE.to_owned() };
             Additions {
                 image: &images.worker,
                 sidecars: vec![agent::runtime(world, scope)],
-                mounts: vec![read_only(mount(TRACE_VOLUME, TRACE_FOLDER))],
+                mounts: recorded.map(|_| read_only(mount(TRACE_VOLUME, TRACE_FOLDER))).collect(),
                 volumes: trace.chain([key_volume(agent::VOLUME, &own, "config.json")]).collect(),
             }
         }

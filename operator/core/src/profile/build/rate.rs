@@ -9,7 +9,7 @@ use slipway_crds::{
 };
 use slipway_selection::{
     natural,
-    target::{affordable_per_kilosecond, throughput_per_kilosecond},
+    target::{affordable_per_kilosecond, per_replica, throughput_per_kilosecond},
 };
 
 use super::driver;
@@ -21,11 +21,14 @@ const MAX_RUN_MILLIS: u64 = 600_000;
 /// Runs without which a p95 has no bound, and one more.
 const LEAST_RUNS: u64 = 60;
 
-/// Runs that arrive in 1,000 seconds. It is the target where runs have one. Else it follows from what a replica did
-/// with a fixed number in flight. Where a cost of runs is limited, there are at least as many as the limit needs.
+/// Runs that arrive in 1,000 seconds. It is the target where runs have one, or what made-up traffic says. Else it
+/// follows from what a replica did with a fixed number in flight. Where a cost of runs is limited, there are at least
+/// as many as the limit needs.
 pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored_per_kilosecond: i64) -> u64 {
     let of_driver = || driver::confirmed_runs(inputs.driver, natural(explored_per_kilosecond)).max(1);
-    let wanted = throughput_per_kilosecond(inputs, ProfilingDriver::AgentRun).unwrap_or_else(of_driver);
+    let said = || inputs.runs_per_second().map(|runs| per_replica(runs.value(), inputs.replicas));
+    let asked = throughput_per_kilosecond(inputs, ProfilingDriver::AgentRun);
+    let wanted = asked.or_else(said).unwrap_or_else(of_driver);
     affordable_per_kilosecond(inputs, ProfilingDriver::AgentRun).map_or(wanted, |least| wanted.max(least))
 }
 

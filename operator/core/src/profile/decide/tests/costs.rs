@@ -98,6 +98,17 @@ fn where_everything_is_too_dear_the_limit_binds_and_it_says_which_would_do() {
 }
 
 #[test]
+fn made_up_runs_are_confirmed_at_the_rate_at_which_they_arrive() {
+    let mut cluster = cluster();
+    let inputs = &mut cluster.world.spec.inputs;
+    let runs = "{inputTokens: 800, outputTokens: 150, arrival: {runsPerSecond: '5', burst: 4}}";
+    inputs.synthetic = Some(serde_norway::from_str(runs).expect("lengths"));
+    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 2_500, "a half of them for each of two pods");
+    inputs.throughput = Some(serde_norway::from_str("{min: '3', unit: Runs}").expect("an objective"));
+    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 1_500, "what is asked for comes first");
+}
+
+#[test]
 fn runs_are_confirmed_at_the_load_that_a_limit_on_their_cost_needs() {
     let mut cluster = priced("{}").with_trace();
     let inputs = &mut cluster.world.spec.inputs;
