@@ -94,7 +94,7 @@ impl Life {
             now: self.now,
             settings: Arc::new(serde_norway::from_str(self.settings).expect("settings")),
             namespace: "team".to_owned(),
-            owner: OwnerReference { name: "slipway-store".to_owned(), ..OwnerReference::default() },
+            owner: OwnerReference { name: "slipway-store".to_owned(), uid: "uid-1".to_owned(), ..OwnerReference::default() },
             record: self.record.clone(),
             references: self.is_readable.then(|| self.shown.clone().unwrap_or_else(|| References::of(&self.namespace))),
             jobs: self.sweeps.iter().map(sweep).chain(self.namespace.jobs.iter().map(other)).collect(),
@@ -245,6 +245,7 @@ fn what_nothing_has_needed_for_the_retention_is_swept_by_one_job() {
     let sweeping = almost.looked(1);
     let as_of = u64::try_from(sweeping.now.as_second()).expect("after 1970");
     let task = SweepTask {
+        claim: "uid-1".to_owned(),
         as_of,
         keep: vec![],
         remove: vec![checkpoint(9), artifact(1, 10)],

@@ -12,7 +12,7 @@ use std::{
 use slipway_worker_contract::{Digest, paths};
 use walkdir::WalkDir;
 
-use super::SweepError;
+use super::{SweepError, volume::CLAIMS};
 
 /// Prefix of a folder that a sweep has begun to remove.
 pub const SWEPT: &str = ".swept-";
@@ -102,7 +102,8 @@ pub fn list(store: &Path) -> Result<Listing, SweepError> {
 }
 
 impl Listing {
-    /// Names of the folders in a folder. Lock files are passed over, and everything else is foreign.
+    /// Names of the folders in a folder. Lock files and those of the sweep are passed over, and
+    /// everything else is foreign.
     fn folders(&mut self, root: &Path) -> Result<Vec<String>, SweepError> {
         let failed = |source: io::Error| SweepError::List { path: root.to_owned(), source };
         let mut names = Vec::new();
@@ -111,7 +112,7 @@ impl Listing {
             let kind = entry.file_type().map_err(failed)?;
             match entry.file_name().into_string() {
                 Ok(name) if kind.is_dir() => names.push(name),
-                Ok(name) if kind.is_file() && name.starts_with(LOCK) => {}
+                Ok(name) if kind.is_file() && [LOCK, CLAIMS].iter().any(|own| name.starts_with(own)) => {}
                 Ok(_) | Err(_) => self.foreign += 1,
             }
         }

@@ -6,6 +6,7 @@
 //! next sweep removes what one left that was ended.
 
 mod list;
+mod volume;
 
 use std::{
     fs::{self, File},
@@ -17,7 +18,10 @@ use std::{
 use rustix::fs::statvfs;
 use slipway_worker_contract::{FailureClass, SweepResult, SweepTask};
 
-use self::list::{Entry, Leftover, Measure, SWEPT};
+use self::{
+    list::{Entry, Leftover, Measure, SWEPT},
+    volume::{Known, VolumeError},
+};
 use crate::{
     failure::Classify,
     lock::{self, LockError},
@@ -29,6 +33,9 @@ const CLOCKS_DIFFER: u64 = 600;
 /// Says what a sweep could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
+    /// The lists are not of this volume.
+    #[error("failed to sweep the store")]
+    Volume(#[source] VolumeError),
     /// A folder cannot be read.
     #[error("failed to list {}", path.display())]
     List {
@@ -101,6 +108,12 @@ fn fate(task: &SweepTask, name: &str, changed: u64) -> Fate {
 /// [`SweepError`]: what could be swept is swept, and nothing that stays was touched.
 pub fn run(task: &SweepTask, store: &Path) -> Result<SweepResult, SweepError> {
     let started = Instant::now();
+    let others_before = match volume::claim(task, store).map_err(SweepError::Volume)? {
+        Known::ByOwnClaim => task.others_before,
+        // What nobody has named may be of another claim, whose sweep says so before the next one of this.
+        Known::ByNobody => 0,
+    };
+    let task = &SweepTask { others_before, ..task.clone() };
     let listing = list::list(store)?;
     let mut sweep = Sweep { task, result: SweepResult::default(), failed: Vec::new() };
     sweep.result.foreign = listing.foreign;
@@ -242,6 +255,7 @@ mod tests {
 
     fn task() -> SweepTask {
         SweepTask {
+            claim: "uid-1".into(),
             as_of: 1_000_000,
             keep: vec!["engines/a".into()],
             remove: vec!["engines/b/1".into(), "engines/a/1".into()],

@@ -24,6 +24,8 @@ use walkdir::WalkDir;
 /// When lists are made.
 const NOW: u64 = 1_700_000_000;
 const DAY: u64 = 86_400;
+/// The file with the claims that lead to a volume.
+const CLAIMS: &str = ".slipway-store";
 
 struct Store {
     dir: TempDir,
@@ -38,12 +40,28 @@ fn artifact(engine: &str, number: usize) -> String {
 }
 
 fn task(keep: &[String], remove: &[String]) -> SweepTask {
-    SweepTask { as_of: NOW, keep: keep.to_vec(), remove: remove.to_vec(), others_before: NOW - 7 * DAY }
+    SweepTask {
+        claim: "uid-1".to_owned(),
+        as_of: NOW,
+        keep: keep.to_vec(),
+        remove: remove.to_vec(),
+        others_before: NOW - 7 * DAY,
+    }
 }
 
 impl Store {
+    /// One that has been swept before.
     fn new() -> Self {
+        Self::unswept().with_claim("uid-1")
+    }
+
+    fn unswept() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn with_claim(self, uid: &str) -> Self {
+        fs::write(self.path(CLAIMS), format!("{uid}\n")).unwrap();
+        self
     }
 
     fn root(&self) -> &Path {
@@ -101,12 +119,12 @@ impl Store {
         SweepResult { free_bytes: 0, capacity_bytes: 0, millis: 0, ..result }
     }
 
-    /// Every file, but for locks.
+    /// Every file, but for locks and the claims.
     fn files(&self) -> BTreeSet<String> {
         let all = WalkDir::new(self.root()).into_iter().map(|entry| entry.unwrap());
         let files = all.filter(|entry| !entry.file_type().is_dir());
         let names = files.map(|entry| entry.path().strip_prefix(self.root()).unwrap().to_str().unwrap().to_owned());
-        names.filter(|name| !name.contains(".lock")).collect()
+        names.filter(|name| !name.contains(".lock") && name != CLAIMS).collect()
     }
 }
 
@@ -147,6 +165,32 @@ fn what_nobody_has_ever_named_goes_once_it_is_old() {
     let young = SweepResult { removed: 1, removed_bytes: 30, young: 1, kept_bytes: 30, ..SweepResult::default() };
     assert_eq!(result, young);
     assert!(store.path(&artifact("engine-2", 2)).join("manifest.json").exists());
+}
+
+#[test]
+fn the_first_sweep_of_a_volume_removes_what_its_lists_name_and_no_more() {
+    let store = Store::unswept()
+        .with_artifact("engine-1", 1)
+        .with_artifact("engine-2", 2)
+        .with(&["engines/engine-3/.partial/weights".to_owned()])
+        .changed("", NOW - 8 * DAY);
+    let task = task(&[], &[artifact("engine-1", 1)]);
+    let first = store.sweep(&task);
+    assert_eq!((first.removed, first.young, first.foreign), (1, 2, 0));
+    assert_eq!((store.sweep(&task).removed, store.files().len()), (2, 0));
+}
+
+#[test]
+fn a_volume_of_another_claim_is_left_as_it_is() {
+    let store = Store::unswept()
+        .with_claim("uid-2")
+        .with_artifact("engine-1", 1)
+        .with_artifact("engine-2", 2)
+        .changed("", NOW - 8 * DAY);
+    let error = sweep::run(&task(&[], &[artifact("engine-1", 1)]), store.root()).unwrap_err();
+    let text = slipway_worker::failure::chain(&error);
+    assert!(text.contains("claim uid-2 has its store on this volume, which is that of claim uid-1 too"), "{text}");
+    assert_eq!((error.class(), store.files().len()), (FailureClass::Infrastructure, 6));
 }
 
 #[test]
