@@ -20,15 +20,12 @@ use slipway_worker_contract::{FailureClass, SweepResult, SweepTask};
 
 use self::{
     list::{Entry, Leftover, Measure, SWEPT},
-    volume::{Known, VolumeError},
+    volume::{CLOCKS_DIFFER, Known, VolumeError},
 };
 use crate::{
     failure::Classify,
     lock::{self, LockError},
 };
-
-/// Seconds by which the clocks of operator, nodes and file servers may differ.
-const CLOCKS_DIFFER: u64 = 600;
 
 /// Says what a sweep could not do.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +105,7 @@ fn fate(task: &SweepTask, name: &str, changed: u64) -> Fate {
 /// [`SweepError`]: what could be swept is swept, and nothing that stays was touched.
 pub fn run(task: &SweepTask, store: &Path) -> Result<SweepResult, SweepError> {
     let started = Instant::now();
-    let others_before = match volume::claim(task, store).map_err(SweepError::Volume)? {
+    let others_before = match volume::check(task, store).map_err(SweepError::Volume)? {
         Known::ByOwnClaim => task.others_before,
         // What nobody has named may be of another claim, whose sweep says so before the next one of this.
         Known::ByNobody => 0,
