@@ -146,10 +146,11 @@ impl Sweep<'_> {
     }
 
     fn entry(&mut self, name: &str, entry: &Entry) -> Result<(), SweepError> {
-        let of = |folders: &[PathBuf]| {
-            folders.iter().try_fold(Measure::default(), |sum, folder| Ok(sum.and(list::measure(folder)?)))
+        let measure = match measured(&entry.folders) {
+            // What stays whatever it holds need not be readable.
+            Err(_) if self.task.keeps(name) => Measure::default(),
+            measured => measured?,
         };
-        let measure = of(&entry.folders)?;
         if self.decided(name, measure) != Fate::Goes {
             return Ok(());
         }
@@ -162,8 +163,11 @@ impl Sweep<'_> {
             }
             Err(error) => return Err(SweepError::Lock(error)),
         };
-        // Somebody may have found it again before the lock was taken.
-        let measure = of(&entry.folders)?;
+        // Somebody may have found it again before the lock was taken, maybe on another machine.
+        let mut measure = measured(&entry.folders)?;
+        for path in entry.folders.iter().chain(&entry.marker) {
+            measure.changed = measure.changed.max(list::changed_as_opened(path)?.unwrap_or(0));
+        }
         if self.decided(name, measure) != Fate::Goes {
             return Ok(());
         }
@@ -194,26 +198,34 @@ impl Sweep<'_> {
     /// What an ended sweep began to remove goes at once, what another Job left once it is old.
     fn leftover(&mut self, leftover: &Leftover) -> Result<(), SweepError> {
         let Leftover { folder, lock } = leftover;
-        let measure = list::measure(folder)?;
+        // Before that, a Job that is at work moves files under the eyes of who measures them.
         let held = match lock.as_deref().map(lock::exclusive).transpose() {
             Ok(lock) => lock,
             Err(LockError::Held { .. }) => {
                 self.result.busy += 1;
-                self.result.kept_bytes += measure.bytes;
+                self.result.kept_bytes += list::measure(folder).map_or(0, |measure| measure.bytes);
                 return Ok(());
             }
             Err(error) => return Err(SweepError::Lock(error)),
         };
+        let measure = list::measure(folder)?;
         if held.is_some() && measure.changed >= self.task.others_before {
             self.result.young += 1;
             self.result.kept_bytes += measure.bytes;
             return Ok(());
         }
-        fs::remove_dir_all(folder).map_err(removing(folder))?;
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(removing(folder))?,
+        }
         self.result.removed += 1;
         self.result.removed_bytes += measure.bytes;
         Ok(())
     }
+}
+
+fn measured(folders: &[PathBuf]) -> Result<Measure, SweepError> {
+    folders.iter().try_fold(Measure::default(), |sum, folder| Ok(sum.and(list::measure(folder)?)))
 }
 
 /// Removes what makes a folder complete, for good before anything else of it goes.

@@ -297,6 +297,19 @@ fn links_are_never_followed_and_what_is_not_of_the_store_is_left_alone() {
 }
 
 #[test]
+fn a_folder_that_stays_need_not_be_readable() {
+    let store = Store::new().with_artifact("engine-1", 1).with_artifact("engine-2", 2).changed("", *NOW - 8 * DAY);
+    let sealed = store.path(&artifact("engine-1", 1)).join("model_repository");
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read_dir(&sealed).is_ok() {
+        return;
+    }
+    let result = store.sweep(&task(&[artifact("engine-1", 1)], &[artifact("engine-2", 2)]));
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!((result.kept, result.removed), (1, 1));
+}
+
+#[test]
 fn one_folder_that_cannot_be_removed_keeps_no_other_from_going() {
     let store = Store::new().with_artifact("engine-1", 1).with_artifact("engine-2", 2).changed("", *NOW - 8 * DAY);
     let family = store.path("engines/engine-1");
