@@ -5,8 +5,9 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
+
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 
 /// Says why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +51,27 @@ pub fn exclusive(path: &Path) -> Result<File, LockError> {
 /// Marks a file as found again, under the lock of its folder. A sweep leaves alone what was found lately.
 ///
 /// # Errors
-/// What the system says.
+/// What the system says. Then nothing keeps a sweep from the folder, and it must not be relied on.
 pub fn found_again(marker: &Path) -> io::Result<()> {
-    File::options().append(true).open(marker)?.set_modified(SystemTime::now())
+    touch(&File::options().append(true).open(marker)?)
+}
+
+/// Sets the times of a file to now; on a share, to what the file server's clock says.
+///
+/// Who may write a file may set both of its times to now. Any other time would take its owner, which nobody is on a
+/// share that belongs to another user.
+///
+/// # Errors
+/// What the system says.
+pub fn touch(file: &File) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -67,5 +82,25 @@ mod tests {
         assert!(exclusive(&path).unwrap_err().to_string().starts_with("another Job works on"));
         drop(first);
         exclusive(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_found_again_is_as_new_as_now_and_keeps_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manifest.json");
+        fs::write(&path, "{}").unwrap();
+        File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        // A kernel's clock of files may be a tick behind.
+        let before = SystemTime::now() - Duration::from_secs(1);
+        found_again(&path).unwrap();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        assert!((before..=SystemTime::now()).contains(&modified), "{modified:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+    }
+
+    /// Everybody may write this file, and it is the system's, as all files of some shares are.
+    #[test]
+    fn a_file_that_can_be_written_is_found_again_though_another_user_owns_it() {
+        found_again(Path::new("/dev/null")).unwrap();
     }
 }

@@ -45,6 +45,7 @@ pub(super) fn record(world: &StoreWorld, record: &StoreRecord) -> ConfigMap {
 /// what is young. What was written since the sweep was decided on stays too: two looks in a row have not seen who asked
 /// for it.
 pub(super) fn task(
+    world: &StoreWorld,
     (references, retention): (&References, &Retention),
     record: &StoreRecord,
     decided_at: Timestamp,
@@ -56,6 +57,7 @@ pub(super) fn task(
     keep.sort();
     keep.dedup();
     SweepTask {
+        claim: world.owner.uid.clone(),
         as_of: seconds(decided_at),
         keep,
         remove: gone.into_iter().map(|(folder, _)| folder.clone()).collect(),

@@ -154,7 +154,7 @@ fn begin(
     if !record.items.values().any(|item| item.is_swept) {
         return keeping(StoreRecord { sweep: None, ..record });
     }
-    let task = build::task((references, retention), &record, sweep.at.0);
+    let task = build::task(world, (references, retention), &record, sweep.at.0);
     if task.keep.len().saturating_add(task.remove.len()) > MAX_LISTED {
         let words = format!("its lists would have more than {MAX_LISTED} folders: delete AgentDeployments or Engines");
         let sweep = Some(Sweep { waits_for: Some(words), ..sweep });

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SweepTask {
+    /// UID of the claim whose volume is swept.
+    pub claim: String,
     /// The second since 1970 at which the lists were made. What was written or found again later stays.
     pub as_of: u64,
     /// Folders that stay, with all that is below them.
@@ -59,7 +61,13 @@ mod tests {
 
     #[test]
     fn a_kept_folder_keeps_what_is_below_it_and_no_namesake() {
-        let task = SweepTask { as_of: 0, keep: vec!["engines/engine-1".into()], remove: vec![], others_before: 0 };
+        let task = SweepTask {
+            claim: String::new(),
+            as_of: 0,
+            keep: vec!["engines/engine-1".into()],
+            remove: vec![],
+            others_before: 0,
+        };
         let kept =
             ["engines/engine-1", "engines/engine-1/aa", "engines/engine-12/aa", "engines"].map(|of| task.keeps(of));
         assert_eq!(kept, [true, true, false, false]);

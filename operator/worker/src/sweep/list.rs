@@ -3,16 +3,21 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File, Metadata},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
 
+use rustix::{
+    fs::{Mode, OFlags, open},
+    io::Errno,
+};
 use slipway_worker_contract::{Digest, paths};
 use walkdir::WalkDir;
 
-use super::SweepError;
+use super::{SweepError, volume::CLAIMS};
 
 /// Prefix of a folder that a sweep has begun to remove.
 pub const SWEPT: &str = ".swept-";
@@ -66,20 +71,45 @@ impl Measure {
     }
 }
 
-/// Measures a folder and what is below it.
+/// Measures a folder and what is below it. What goes meanwhile says that a Job is at work: that counts as a change of
+/// this moment.
 ///
 /// # Errors
 /// [`SweepError::List`] where something cannot be read.
 pub fn measure(folder: &Path) -> Result<Measure, SweepError> {
     let mut measure = Measure::default();
     for entry in WalkDir::new(folder) {
-        let failed = |error: walkdir::Error| SweepError::List { path: folder.to_owned(), source: error.into() };
-        let metadata = entry.map_err(failed)?.metadata().map_err(failed)?;
-        let changed = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        let bytes = if metadata.is_file() { metadata.len() / metadata.nlink().max(1) } else { 0 };
-        measure = measure.and(Measure { bytes, changed: changed.map_or(u64::MAX, |since| since.as_secs()) });
+        let found = match entry.and_then(|entry| entry.metadata()).map_err(io::Error::from) {
+            Ok(metadata) => {
+                let bytes = if metadata.is_file() { metadata.len() / metadata.nlink().max(1) } else { 0 };
+                Measure { bytes, changed: changed(&metadata) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Measure { bytes: 0, changed: u64::MAX },
+            Err(source) => return Err(SweepError::List { path: folder.to_owned(), source }),
+        };
+        measure = measure.and(found);
     }
     Ok(measure)
+}
+
+/// When a file or folder itself changed last, asked through a handle that is opened now. The client of a file server
+/// may answer from memory what is asked by name, and asks the server again when a file is opened.
+///
+/// # Errors
+/// [`SweepError::List`] where it cannot be opened. What is not there, or is a link, says nothing.
+pub fn changed_as_opened(path: &Path) -> Result<Option<u64>, SweepError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let failed = |source: io::Error| SweepError::List { path: path.to_owned(), source };
+    match open(path, flags, Mode::empty()) {
+        Ok(handle) => Ok(Some(changed(&File::from(handle).metadata().map_err(failed)?))),
+        Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+fn changed(metadata: &Metadata) -> u64 {
+    let since = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.map_or(u64::MAX, |since| since.as_secs())
 }
 
 /// Lists the store.
@@ -102,16 +132,18 @@ pub fn list(store: &Path) -> Result<Listing, SweepError> {
 }
 
 impl Listing {
-    /// Names of the folders in a folder. Lock files are passed over, and everything else is foreign.
+    /// Names of the folders in a folder. Lock files and those of the sweep are passed over, and
+    /// everything else is foreign.
     fn folders(&mut self, root: &Path) -> Result<Vec<String>, SweepError> {
         let failed = |source: io::Error| SweepError::List { path: root.to_owned(), source };
         let mut names = Vec::new();
-        for entry in fs::read_dir(root).map_err(failed)? {
+        let Some(entries) = there(fs::read_dir(root)).map_err(failed)? else { return Ok(names) };
+        for entry in entries {
             let entry = entry.map_err(failed)?;
-            let kind = entry.file_type().map_err(failed)?;
+            let Some(kind) = there(entry.file_type()).map_err(failed)? else { continue };
             match entry.file_name().into_string() {
                 Ok(name) if kind.is_dir() => names.push(name),
-                Ok(name) if kind.is_file() && name.starts_with(LOCK) => {}
+                Ok(name) if kind.is_file() && [LOCK, CLAIMS].iter().any(|own| name.starts_with(own)) => {}
                 Ok(_) | Err(_) => self.foreign += 1,
             }
         }
@@ -197,7 +229,41 @@ impl Listing {
     }
 }
 
+/// Nothing of what a Job has removed or renamed meanwhile.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether a name is a digest as the store writes it.
 fn is_digest(name: &str) -> bool {
     name.parse::<Digest>().is_ok_and(|digest| digest.as_str() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn what_is_gone_when_it_is_measured_has_changed_just_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = Measure { bytes: 0, changed: u64::MAX };
+        assert_eq!(measure(&dir.path().join("gone")).unwrap(), gone);
+        assert_eq!(Listing::default().folders(&dir.path().join("gone")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_handle_says_when_a_file_changed_and_nothing_of_a_link_or_of_what_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, gone] = ["file", "link", "gone"].map(|name| dir.path().join(name));
+        File::create(&file).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(7)).unwrap();
+        symlink(&file, &link).unwrap();
+        let changed = [&file, &link, &gone].map(|path| changed_as_opened(path).unwrap());
+        assert_eq!(changed, [Some(7), None, None]);
+    }
 }

@@ -6,6 +6,7 @@
 //! next sweep removes what one left that was ended.
 
 mod list;
+mod volume;
 
 use std::{
     fs::{self, File},
@@ -17,18 +18,21 @@ use std::{
 use rustix::fs::statvfs;
 use slipway_worker_contract::{FailureClass, SweepResult, SweepTask};
 
-use self::list::{Entry, Leftover, Measure, SWEPT};
+use self::{
+    list::{Entry, Leftover, Measure, SWEPT},
+    volume::{CLOCKS_DIFFER, Known, VolumeError},
+};
 use crate::{
     failure::Classify,
     lock::{self, LockError},
 };
 
-/// Seconds by which the clocks of operator, nodes and file servers may differ.
-const CLOCKS_DIFFER: u64 = 600;
-
 /// Says what a sweep could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
+    /// The lists are not of this volume.
+    #[error("failed to sweep the store")]
+    Volume(#[source] VolumeError),
     /// A folder cannot be read.
     #[error("failed to list {}", path.display())]
     List {
@@ -101,6 +105,12 @@ fn fate(task: &SweepTask, name: &str, changed: u64) -> Fate {
 /// [`SweepError`]: what could be swept is swept, and nothing that stays was touched.
 pub fn run(task: &SweepTask, store: &Path) -> Result<SweepResult, SweepError> {
     let started = Instant::now();
+    let others_before = match volume::check(task, store).map_err(SweepError::Volume)? {
+        Known::ByOwnClaim => task.others_before,
+        // What nobody has named may be of another claim, whose sweep says so before the next one of this.
+        Known::ByNobody => 0,
+    };
+    let task = &SweepTask { others_before, ..task.clone() };
     let listing = list::list(store)?;
     let mut sweep = Sweep { task, result: SweepResult::default(), failed: Vec::new() };
     sweep.result.foreign = listing.foreign;
@@ -136,10 +146,11 @@ impl Sweep<'_> {
     }
 
     fn entry(&mut self, name: &str, entry: &Entry) -> Result<(), SweepError> {
-        let of = |folders: &[PathBuf]| {
-            folders.iter().try_fold(Measure::default(), |sum, folder| Ok(sum.and(list::measure(folder)?)))
+        let measure = match measured(&entry.folders) {
+            // What stays whatever it holds need not be readable.
+            Err(_) if self.task.keeps(name) => Measure::default(),
+            measured => measured?,
         };
-        let measure = of(&entry.folders)?;
         if self.decided(name, measure) != Fate::Goes {
             return Ok(());
         }
@@ -152,8 +163,11 @@ impl Sweep<'_> {
             }
             Err(error) => return Err(SweepError::Lock(error)),
         };
-        // Somebody may have found it again before the lock was taken.
-        let measure = of(&entry.folders)?;
+        // Somebody may have found it again before the lock was taken, maybe on another machine.
+        let mut measure = measured(&entry.folders)?;
+        for path in entry.folders.iter().chain(&entry.marker) {
+            measure.changed = measure.changed.max(list::changed_as_opened(path)?.unwrap_or(0));
+        }
         if self.decided(name, measure) != Fate::Goes {
             return Ok(());
         }
@@ -184,26 +198,34 @@ impl Sweep<'_> {
     /// What an ended sweep began to remove goes at once, what another Job left once it is old.
     fn leftover(&mut self, leftover: &Leftover) -> Result<(), SweepError> {
         let Leftover { folder, lock } = leftover;
-        let measure = list::measure(folder)?;
+        // Before that, a Job that is at work moves files under the eyes of who measures them.
         let held = match lock.as_deref().map(lock::exclusive).transpose() {
             Ok(lock) => lock,
             Err(LockError::Held { .. }) => {
                 self.result.busy += 1;
-                self.result.kept_bytes += measure.bytes;
+                self.result.kept_bytes += list::measure(folder).map_or(0, |measure| measure.bytes);
                 return Ok(());
             }
             Err(error) => return Err(SweepError::Lock(error)),
         };
+        let measure = list::measure(folder)?;
         if held.is_some() && measure.changed >= self.task.others_before {
             self.result.young += 1;
             self.result.kept_bytes += measure.bytes;
             return Ok(());
         }
-        fs::remove_dir_all(folder).map_err(removing(folder))?;
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(removing(folder))?,
+        }
         self.result.removed += 1;
         self.result.removed_bytes += measure.bytes;
         Ok(())
     }
+}
+
+fn measured(folders: &[PathBuf]) -> Result<Measure, SweepError> {
+    folders.iter().try_fold(Measure::default(), |sum, folder| Ok(sum.and(list::measure(folder)?)))
 }
 
 /// Removes what makes a folder complete, for good before anything else of it goes.
@@ -242,6 +264,7 @@ mod tests {
 
     fn task() -> SweepTask {
         SweepTask {
+            claim: "uid-1".into(),
             as_of: 1_000_000,
             keep: vec!["engines/a".into()],
             remove: vec!["engines/b/1".into(), "engines/a/1".into()],

@@ -5,10 +5,12 @@ use std::{
     fs::{self, File},
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::LazyLock,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use pretty_assertions::assert_eq;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use slipway_worker::{
     failure::Classify,
     fetch,
@@ -21,9 +23,11 @@ use slipway_worker_contract::{BuildTask, Digest, EngineRef, FailureClass, ServeC
 use tempfile::TempDir;
 use walkdir::WalkDir;
 
-/// When lists are made.
-const NOW: u64 = 1_700_000_000;
+/// When lists are made: now, which is what the clock of a temporary folder says.
+static NOW: LazyLock<u64> = LazyLock::new(|| UNIX_EPOCH.elapsed().unwrap().as_secs());
 const DAY: u64 = 86_400;
+/// The file with the claims that lead to a volume.
+const CLAIMS: &str = ".slipway-store";
 
 struct Store {
     dir: TempDir,
@@ -38,12 +42,28 @@ fn artifact(engine: &str, number: usize) -> String {
 }
 
 fn task(keep: &[String], remove: &[String]) -> SweepTask {
-    SweepTask { as_of: NOW, keep: keep.to_vec(), remove: remove.to_vec(), others_before: NOW - 7 * DAY }
+    SweepTask {
+        claim: "uid-1".to_owned(),
+        as_of: *NOW,
+        keep: keep.to_vec(),
+        remove: remove.to_vec(),
+        others_before: *NOW - 7 * DAY,
+    }
 }
 
 impl Store {
+    /// One that has been swept before.
     fn new() -> Self {
+        Self::unswept().with_claim("uid-1")
+    }
+
+    fn unswept() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn with_claim(self, uid: &str) -> Self {
+        fs::write(self.path(CLAIMS), format!("{uid}\n")).unwrap();
+        self
     }
 
     fn root(&self) -> &Path {
@@ -101,12 +121,12 @@ impl Store {
         SweepResult { free_bytes: 0, capacity_bytes: 0, millis: 0, ..result }
     }
 
-    /// Every file, but for locks.
+    /// Every file, but for locks and the claims.
     fn files(&self) -> BTreeSet<String> {
         let all = WalkDir::new(self.root()).into_iter().map(|entry| entry.unwrap());
         let files = all.filter(|entry| !entry.file_type().is_dir());
         let names = files.map(|entry| entry.path().strip_prefix(self.root()).unwrap().to_str().unwrap().to_owned());
-        names.filter(|name| !name.contains(".lock")).collect()
+        names.filter(|name| !name.contains(".lock") && name != CLAIMS).collect()
     }
 }
 
@@ -119,7 +139,7 @@ fn what_the_lists_say_stays_and_goes_with_its_scores() {
         .with_checkpoint(3)
         .with_checkpoint(4)
         .with(&[records("kept"), records("over")])
-        .changed("", NOW - 8 * DAY);
+        .changed("", *NOW - 8 * DAY);
     let keep = [artifact("engine-1", 1), paths::checkpoint(&digest(3)), "profiles/kept".to_owned()];
     let remove = [artifact("engine-1", 2), paths::checkpoint(&digest(4)), "profiles/over".to_owned()];
     let result = store.sweep(&task(&keep, &remove));
@@ -141,8 +161,8 @@ fn what_nobody_has_ever_named_goes_once_it_is_old() {
     let store = Store::new()
         .with_artifact("engine-1", 1)
         .with_artifact("engine-2", 2)
-        .changed("", NOW - 8 * DAY)
-        .changed(&artifact("engine-2", 2), NOW - 6 * DAY);
+        .changed("", *NOW - 8 * DAY)
+        .changed(&artifact("engine-2", 2), *NOW - 6 * DAY);
     let result = store.sweep(&task(&[], &[]));
     let young = SweepResult { removed: 1, removed_bytes: 30, young: 1, kept_bytes: 30, ..SweepResult::default() };
     assert_eq!(result, young);
@@ -150,26 +170,63 @@ fn what_nobody_has_ever_named_goes_once_it_is_old() {
 }
 
 #[test]
+fn the_first_sweep_of_a_volume_removes_what_its_lists_name_and_no_more() {
+    let store = Store::unswept()
+        .with_artifact("engine-1", 1)
+        .with_artifact("engine-2", 2)
+        .with(&["engines/engine-3/.partial/weights".to_owned()])
+        .changed("", *NOW - 8 * DAY);
+    let task = task(&[], &[artifact("engine-1", 1)]);
+    let first = store.sweep(&task);
+    assert_eq!((first.removed, first.young, first.foreign), (1, 2, 0));
+    assert_eq!((store.sweep(&task).removed, store.files().len()), (2, 0));
+}
+
+#[test]
+fn lists_that_show_the_past_or_the_future_remove_nothing() {
+    let store = Store::new().with_artifact("engine-1", 1).changed("", *NOW - 8 * DAY);
+    let named = task(&[], &[artifact("engine-1", 1)]);
+    for (as_of, words) in [(*NOW + DAY, "more than 600 s after"), (*NOW - DAY, "more than 3600 s before")] {
+        let error = sweep::run(&SweepTask { as_of, ..named.clone() }, store.root()).unwrap_err();
+        let text = slipway_worker::failure::chain(&error);
+        assert!(text.contains(words), "{text}");
+        assert_eq!(store.files().len(), 3);
+    }
+    assert_eq!(store.sweep(&named).removed, 1);
+}
+
+#[test]
+fn a_volume_of_another_claim_is_left_as_it_is() {
+    let store = Store::unswept()
+        .with_claim("uid-2")
+        .with_artifact("engine-1", 1)
+        .with_artifact("engine-2", 2)
+        .changed("", *NOW - 8 * DAY);
+    let error = sweep::run(&task(&[], &[artifact("engine-1", 1)]), store.root()).unwrap_err();
+    let text = slipway_worker::failure::chain(&error);
+    assert!(text.contains("names claim uid-2, and this sweep is of claim uid-1"), "{text}");
+    assert_eq!((error.class(), store.files().len()), (FailureClass::Infrastructure, 6));
+}
+
+#[test]
 fn a_folder_of_which_everything_stays_keeps_what_is_named_below_it() {
-    let store = Store::new().with_artifact("engine-1", 1).changed("", NOW - 8 * DAY);
+    let store = Store::new().with_artifact("engine-1", 1).changed("", *NOW - 8 * DAY);
     let result = store.sweep(&task(&["engines/engine-1".to_owned()], &[artifact("engine-1", 1)]));
     assert_eq!((result.kept, result.removed), (1, 0));
 }
 
 #[test]
 fn what_was_found_again_after_the_lists_were_made_stays() {
-    let store = Store::new().with_artifact("engine-1", 1).with_checkpoint(2).changed("", NOW - 8 * DAY);
+    let store = Store::new().with_artifact("engine-1", 1).with_checkpoint(2).changed("", *NOW - 8 * DAY);
     let remove = [artifact("engine-1", 1), paths::checkpoint(&digest(2))];
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     lock::found_again(&store.path(&remove[0]).join("manifest.json")).unwrap();
     lock::found_again(&store.path(&remove[1]).join("checkpoint.json")).unwrap();
-    let task = SweepTask { as_of: now, ..task(&[], &remove) };
-    assert_eq!((store.sweep(&task).young, store.files().len()), (2, 5));
+    assert_eq!((store.sweep(&task(&[], &remove)).young, store.files().len()), (2, 5));
 }
 
 #[test]
 fn what_a_job_works_on_stays() {
-    let store = Store::new().with_artifact("engine-1", 1).with_checkpoint(2).changed("", NOW - 8 * DAY);
+    let store = Store::new().with_artifact("engine-1", 1).with_checkpoint(2).changed("", *NOW - 8 * DAY);
     let _build = lock::exclusive(&store.path("engines/engine-1/.lock")).unwrap();
     let _fetch = lock::exclusive(&store.path(&format!("checkpoints/.lock-{}", digest(2)))).unwrap();
     let result = store.sweep(&task(&[], &[artifact("engine-1", 1), paths::checkpoint(&digest(2))]));
@@ -181,8 +238,8 @@ fn what_jobs_left_goes_once_it_is_old_and_nobody_works_on_it() {
     let partial = |number: usize| format!("checkpoints/.partial-{}/files/weights", digest(number));
     let store = Store::new()
         .with(&["engines/engine-1/.partial/weights".to_owned(), partial(1), partial(2), partial(3)])
-        .changed("", NOW - 8 * DAY)
-        .changed(&format!("checkpoints/.partial-{}", digest(2)), NOW - DAY);
+        .changed("", *NOW - 8 * DAY)
+        .changed(&format!("checkpoints/.partial-{}", digest(2)), *NOW - DAY);
     let _fetch = lock::exclusive(&store.path(&format!("checkpoints/.lock-{}", digest(3)))).unwrap();
     let result = store.sweep(&task(&[], &[]));
     assert_eq!((result.removed, result.young, result.busy), (2, 1, 1));
@@ -201,7 +258,7 @@ fn a_sweep_that_was_ended_leaves_nothing_that_looks_whole_and_the_next_one_goes_
     fs::remove_file(store.path(&remove[1]).join("manifest.json")).unwrap();
     let hidden = store.path(&format!("engines/engine-2/.swept-{}", digest(2)));
     fs::rename(store.path(&remove[1]), &hidden).unwrap();
-    let store = store.changed("", NOW - 8 * DAY);
+    let store = store.changed("", *NOW - 8 * DAY);
     let reader = |number: usize| MaterializeTask {
         engine: EngineRef { identity: format!("engine-{number}"), manifest_digest: digest(number) },
         store: store.root().to_owned(),
@@ -223,14 +280,16 @@ fn links_are_never_followed_and_what_is_not_of_the_store_is_left_alone() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "0123456789").unwrap();
     let store = Store::new().with_artifact("engine-1", 1).with(&["lost+found/x".to_owned(), "notes.txt".to_owned()]);
-    symlink(outside.path(), store.path(&artifact("engine-1", 1)).join("link")).unwrap();
+    let link = store.path(&artifact("engine-1", 1)).join("link");
+    symlink(outside.path(), &link).unwrap();
     symlink(outside.path(), store.path(&artifact("engine-1", 2))).unwrap();
     symlink(outside.path(), store.path("engines/engine-2")).unwrap();
     symlink(outside.path(), store.path("checkpoints")).unwrap();
-    let store = store.changed("", NOW - 8 * DAY);
-    // A link's own time cannot be set here: whatever is named goes all the same, because the lists are of tomorrow.
-    let tomorrow = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + DAY;
-    let task = SweepTask { as_of: tomorrow, ..task(&[], &[artifact("engine-1", 1), artifact("engine-1", 2)]) };
+    let store = store.changed("", *NOW - 8 * DAY);
+    let old = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    utimensat(CWD, &link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    let task = task(&[], &[artifact("engine-1", 1), artifact("engine-1", 2)]);
     let result = store.sweep(&task);
     assert_eq!((result.removed, result.foreign), (1, 5));
     assert!(outside.path().join("precious").exists() && store.path("lost+found/x").exists());
@@ -238,8 +297,21 @@ fn links_are_never_followed_and_what_is_not_of_the_store_is_left_alone() {
 }
 
 #[test]
+fn a_folder_that_stays_need_not_be_readable() {
+    let store = Store::new().with_artifact("engine-1", 1).with_artifact("engine-2", 2).changed("", *NOW - 8 * DAY);
+    let sealed = store.path(&artifact("engine-1", 1)).join("model_repository");
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read_dir(&sealed).is_ok() {
+        return;
+    }
+    let result = store.sweep(&task(&[artifact("engine-1", 1)], &[artifact("engine-2", 2)]));
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!((result.kept, result.removed), (1, 1));
+}
+
+#[test]
 fn one_folder_that_cannot_be_removed_keeps_no_other_from_going() {
-    let store = Store::new().with_artifact("engine-1", 1).with_artifact("engine-2", 2).changed("", NOW - 8 * DAY);
+    let store = Store::new().with_artifact("engine-1", 1).with_artifact("engine-2", 2).changed("", *NOW - 8 * DAY);
     let family = store.path("engines/engine-1");
     fs::set_permissions(&family, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(family.join("probe"), "").is_ok() {
@@ -276,8 +348,7 @@ fn a_build_and_a_fetch_that_find_their_work_done_keep_it_from_a_sweep_that_does_
     let built = finish_build::run(&order, &folders).unwrap();
     let engine = EngineRef { identity: "engine-1".into(), manifest_digest: built.manifest_digest.clone() };
     let store = store.changed("", 0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let lists = SweepTask { as_of: now, ..task(&[], &[paths::engine(&engine)]) };
+    let lists = task(&[], &[paths::engine(&engine)]);
     // Somebody asks for the engine again after the lists were made.
     assert_eq!(finish_build::run(&order, &folders).unwrap().manifest_digest, built.manifest_digest);
     assert_eq!(store.sweep(&lists).young, 1);
