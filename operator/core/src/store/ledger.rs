@@ -1,6 +1,6 @@
 //! Since when nothing needs a folder of the store, and what has been kept for long enough. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,8 +11,14 @@ use crate::settings::Retention;
 
 /// Holders of a folder that are recorded.
 const MAX_HOLDERS: usize = 8;
+/// Characters of a holder where there are too many folders for all words.
+const MAX_HOLDER_CHARACTERS: usize = 64;
 /// Folders that are recorded. Those that are forgotten go with what nobody has ever named, once they are old.
 const MAX_ITEMS: usize = 3_000;
+/// Bytes of their text. A ConfigMap holds 1,048,576 in all.
+const MAX_ITEM_BYTES: usize = 750_000;
+/// Ended Jobs that are recorded, each with about a hundred bytes.
+const MAX_JOBS: usize = 2_000;
 /// Whatever else is said, what was held this lately stays: it outlasts every list that shows the past.
 const SHORTEST: SignedDuration = SignedDuration::from_hours(1);
 
@@ -25,7 +31,7 @@ pub(super) fn seen(record: &StoreRecord, references: &References, now: Timestamp
     for (folder, item) in &mut record.items {
         *item = seen_item(folder, item, (references, now));
     }
-    forget_oldest(&mut record);
+    forget(&mut record);
     record
 }
 
@@ -49,7 +55,7 @@ fn seen_item(folder: &str, item: &StoreItem, (references, now): (&References, Ti
 /// The record with the Jobs that have ended and that nothing reads now.
 pub(super) fn with_unread(record: StoreRecord, unread: &[&SeenJob], now: Timestamp) -> StoreRecord {
     let since = |job: &SeenJob| record.jobs.get(&job.view.name).cloned().unwrap_or(Time(now));
-    let jobs = unread.iter().take(MAX_ITEMS).map(|job| (job.view.name.clone(), since(job))).collect();
+    let jobs = unread.iter().take(MAX_JOBS).map(|job| (job.view.name.clone(), since(job))).collect();
     StoreRecord { jobs, ..record }
 }
 
@@ -60,13 +66,43 @@ pub(super) fn is_over(record: &StoreRecord, job: &SeenJob, (retention, now): (&R
     is_past(job.view.ended_at, retention.time()) && is_past(since, SHORTEST)
 }
 
-fn forget_oldest(record: &mut StoreRecord) {
-    while record.items.len() > MAX_ITEMS {
-        let unheld = record.items.iter().filter(|(_, item)| item.held_by.is_empty());
-        let oldest = unheld.min_by_key(|(_, item)| item.unreferenced_since.as_ref().map(|since| since.0));
-        let Some(oldest) = oldest.map(|(folder, _)| folder.clone()) else { return };
-        record.items.remove(&oldest);
+/// Makes room: of too much text, holders but the first go, and then folders, first what has been unneeded longest. What
+/// is held stays: once forgotten, it would count as what nobody has ever named.
+fn forget(record: &mut StoreRecord) {
+    let sum = |items: &BTreeMap<String, StoreItem>| -> usize {
+        items.iter().map(|(folder, item)| text_bytes(folder, item)).sum()
+    };
+    let mut bytes = sum(&record.items);
+    if bytes > MAX_ITEM_BYTES {
+        record.items.values_mut().for_each(shorten);
+        bytes = sum(&record.items);
     }
+    let unheld = record.items.iter().filter(|(_, item)| item.held_by.is_empty());
+    let mut oldest: Vec<(Option<Timestamp>, String)> =
+        unheld.map(|(folder, item)| (item.unreferenced_since.as_ref().map(|since| since.0), folder.clone())).collect();
+    oldest.sort();
+    for (_, folder) in oldest {
+        if bytes <= MAX_ITEM_BYTES && record.items.len() <= MAX_ITEMS {
+            return;
+        }
+        let forgotten = record.items.remove(&folder);
+        bytes = bytes.saturating_sub(forgotten.map_or(0, |item| text_bytes(&folder, &item)));
+    }
+}
+
+/// One holder says that a folder is held.
+fn shorten(item: &mut StoreItem) {
+    item.held_by.truncate(1);
+    for holder in item.held_by.iter_mut().filter(|holder| holder.chars().count() > MAX_HOLDER_CHARACTERS) {
+        *holder = holder.chars().take(MAX_HOLDER_CHARACTERS).chain("...".chars()).collect();
+    }
+}
+
+/// Bytes of a folder in the text of a record.
+fn text_bytes(folder: &str, item: &StoreItem) -> usize {
+    let text = serde_json::to_string(item).expect("an item holds only texts, numbers and times");
+    // Two quotes, a colon and a comma.
+    folder.len().saturating_add(text.len()).saturating_add(4)
 }
 
 /// A folder that nothing holds.
@@ -110,7 +146,8 @@ pub(super) fn expired(record: &StoreRecord, retention: &Retention, now: Timestam
     let most = retention.max_unreferenced_bytes();
     let mut expired = BTreeSet::new();
     for unheld in unheld {
-        let is_too_much = most.is_some_and(|most| kept > most);
+        // What is not known to hold anything makes no room.
+        let is_too_much = unheld.bytes > 0 && most.is_some_and(|most| kept > most);
         let after = if is_too_much { SHORTEST.min(retention.time()) } else { retention.time() };
         if unheld.expires(after) <= now {
             kept = kept.saturating_sub(unheld.bytes);

@@ -1,5 +1,6 @@
 //! Stores over time. The clock is the test's, and so are the objects of the namespace.
 
+mod bounds;
 mod histories;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -8,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::ResourceExt;
 use pretty_assertions::assert_eq;
-use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_crds::{
     labels::{self, Component},
@@ -403,29 +403,6 @@ fn a_failed_sweep_is_told_and_another_begins_six_hours_later() {
     let life = life.looked(1);
     assert_eq!((life.begun.len(), life.sweeps.len()), (2, 2));
     assert_eq!(life.swept(SweepResult::default()).sweeps.len(), 0);
-}
-
-#[rstest]
-#[case::of_all("0", vec![checkpoint(8), checkpoint(9), artifact(1, 10)])]
-#[case::of_the_oldest("500", vec![checkpoint(9), artifact(1, 10)])]
-#[case::of_one("1400", vec![checkpoint(9)])]
-#[case::of_none("1800", vec![])]
-fn what_is_too_much_goes_early_but_not_within_the_hour(#[case] most: &str, #[case] removed: Vec<String>) {
-    let yaml = format!(
-        "{{images: {{worker: w, agentRuntime: r}}, store: {{retention: {{seconds: 604800, maxUnreferenced: '{most}'}}}}}}"
-    );
-    let mut life = Life::serving();
-    life.settings = Box::leak(yaml.into_boxed_str());
-    life.namespace.users.agent_deployments[0] = agent("support", 8, &["engine-1"]);
-    let life = life.looked(0).edited(|namespace| {
-        namespace.engines.clear();
-        namespace.users.agent_deployments[0] = agent("support", 8, &[]);
-    });
-    let life = life.looked(60).edited(|namespace| namespace.users = Users::default());
-    assert!(life.begun.is_empty());
-    let life = life.looked(3_600);
-    let begun: Vec<String> = life.begun.first().map(|task| task.remove.clone()).unwrap_or_default();
-    assert_eq!(begun, removed);
 }
 
 #[test]
