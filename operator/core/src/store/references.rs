@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use slipway_crds::{
-    labels,
+    labels::{self, Component},
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use slipway_worker_contract::{Digest, EngineRef, paths};
@@ -175,6 +175,12 @@ impl References {
                 | None => self.hold(folder, &holder),
             }
         }
+        let template = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let is_quality = job.labels().get(labels::APP_COMPONENT).is_some_and(|of| of == Component::Quality.as_str());
+        if is_quality && matches!(phase, Some(JobPhase::Succeeded { .. })) {
+            // Whoever asks for these scores takes it for a proof that they lie beside their artifact.
+            self.loose.extend(copied(template).map(|folder| (folder, holder.clone())));
+        }
         if is_ended && !job.labels().contains_key(labels::PROFILE) {
             return;
         }
@@ -182,7 +188,7 @@ impl References {
         if !is_ended {
             let engine = job.labels().get(labels::ENGINE);
             engine.into_iter().for_each(|engine| self.write(engine, &holder));
-            self.starts(job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()), &holder);
+            self.starts(template, &holder);
         }
     }
 
@@ -195,15 +201,18 @@ impl References {
 
     /// What pods copy when they start. A holder that was found before says more than the pod: pods come and go.
     fn starts(&mut self, pod: Option<&PodSpec>, holder: &str) {
-        let containers = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
-        for folder in
-            containers.filter_map(lost::materialized).filter_map(|(engine, digest)| artifact(&engine, &digest))
-        {
+        for folder in copied(pod) {
             if !self.held.contains_key(&folder) {
                 self.hold(folder, holder);
             }
         }
     }
+}
+
+/// Artifacts that the containers of a pod copy from the store.
+fn copied(pod: Option<&PodSpec>) -> impl Iterator<Item = String> {
+    let containers = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
+    containers.filter_map(lost::materialized).filter_map(|(engine, digest)| artifact(&engine, &digest))
 }
 
 /// Engines, each with the objects that name it.

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod histories;
+mod quality_jobs;
 
 use std::{collections::BTreeMap, sync::Arc};
 
