@@ -50,15 +50,22 @@ pub fn exclusive(path: &Path) -> Result<File, LockError> {
 
 /// Marks a file as found again, under the lock of its folder. A sweep leaves alone what was found lately.
 ///
-/// Whoever may write a file may set both of its times to now. A time of one's own choice would take its owner, which
-/// nobody is on a share that belongs to another user. It is also the clock of what serves the file that counts here.
-///
 /// # Errors
 /// What the system says. Then nothing keeps a sweep from the folder, and it must not be relied on.
 pub fn found_again(marker: &Path) -> io::Result<()> {
+    touch(&File::options().append(true).open(marker)?)
+}
+
+/// Sets the times of a file to now; on a share, to what the file server's clock says.
+///
+/// Who may write a file may set both of its times to now. Any other time would take its owner, which nobody is on a
+/// share that belongs to another user.
+///
+/// # Errors
+/// What the system says.
+pub fn touch(file: &File) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let file = File::options().append(true).open(marker)?;
-    Ok(futimens(&file, &Timestamps { last_access: now, last_modification: now })?)
+    Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
 }
 
 #[cfg(test)]
@@ -93,7 +100,7 @@ mod tests {
 
     /// Everybody may write this file, and it is the system's, as all files of some shares are.
     #[test]
-    fn a_file_that_can_be_written_is_found_again_whoever_owns_it() {
+    fn a_file_that_can_be_written_is_found_again_though_another_user_owns_it() {
         found_again(Path::new("/dev/null")).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
-        view::JobPhase,
+        view::{JobPhase, JobView},
     },
     plan::{AT_ONCE, SOON, UNWATCHED},
     why::Why,
@@ -39,7 +39,7 @@ impl JobStep<'_> {
     pub(super) fn next(&self, world: &World) -> Planned<AttemptStep> {
         let prefix = self.prefix();
         let recorded = self.recorded(world);
-        let job = world.jobs.get(&job_name(&prefix, recorded));
+        let job = self.latest(world);
         let step = attempts::decide(Attempts {
             kind: self.kind,
             job_prefix: &prefix,
@@ -72,11 +72,14 @@ impl JobStep<'_> {
         if self.is_single { JobChange::AttemptedAlone(attempt) } else { JobChange::Attempted(attempt) }
     }
 
+    /// The Job of the latest attempt, if it exists.
+    pub(super) fn latest<'w>(&self, world: &'w World) -> Option<&'w JobView> {
+        world.jobs.get(&self.job_name(self.recorded(world)))
+    }
+
     /// The reason for a wait. An unbound claim is named itself, because the scheduler's message says less.
     pub(super) fn explain(&self, world: &World, why: Why) -> Why {
-        let prefix = self.prefix();
-        let phase = world.jobs.get(&job_name(&prefix, self.recorded(world))).map(|job| &job.phase);
-        match phase {
+        match self.latest(world).map(|job| &job.phase) {
             Some(JobPhase::Unscheduled { lacks_claim: true, .. }) if world.store_bound != Some(true) => {
                 Why::StoreUnbound {
                     claim: artifact_store::CLAIM.to_owned(),

@@ -95,7 +95,11 @@ impl Life {
             now: self.now,
             settings: Arc::new(serde_norway::from_str(self.settings).expect("settings")),
             namespace: "team".to_owned(),
-            owner: OwnerReference { name: "slipway-store".to_owned(), uid: "uid-1".to_owned(), ..OwnerReference::default() },
+            owner: OwnerReference {
+                name: "slipway-store".to_owned(),
+                uid: "uid-1".to_owned(),
+                ..OwnerReference::default()
+            },
             record: self.record.clone(),
             references: self.is_readable.then(|| self.shown.clone().unwrap_or_else(|| References::of(&self.namespace))),
             jobs: self.sweeps.iter().map(sweep).chain(self.namespace.jobs.iter().map(other)).collect(),

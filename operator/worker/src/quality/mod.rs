@@ -79,7 +79,7 @@ pub enum QualityError {
         /// The first of them.
         id: String,
     },
-    /// The reference was scored with other samples.
+    /// The store has no scores of the reference, or cannot be read.
     #[error("the reference engine {} has no scores under this data set; score it first", engine.identity)]
     NoReference {
         /// The reference.
@@ -120,6 +120,10 @@ impl Classify for QualityError {
             | Self::Unanswered { .. }
             | Self::NoEngine
             | Self::Confidence(_) => FailureClass::BadModel,
+            // The operator has the reference scored again.
+            Self::NoReference { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                FailureClass::MissingArtifact
+            }
             Self::Read { .. } | Self::NoReference { .. } | Self::DamagedReference { .. } | Self::Write { .. } => {
                 FailureClass::Infrastructure
             }

@@ -99,3 +99,10 @@ fn a_bad_line_is_named_by_its_number() {
     bench.write("outputs.jsonl", (0..2).map(|_| r#"{"id":"q0","output":"0"}"#.to_owned()));
     assert!(bench.run(&engine("a"), None).unwrap_err().ends_with("has the id \"q0\" twice"));
 }
+
+#[test]
+fn a_reference_without_scores_is_missing_and_one_that_cannot_be_read_is_a_failure_of_the_cluster() {
+    let of = |kind: io::ErrorKind| QualityError::NoReference { engine: engine("a"), source: kind.into() }.class();
+    let classes = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].map(of);
+    assert_eq!(classes, [FailureClass::MissingArtifact, FailureClass::Infrastructure]);
+}

@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -14,14 +14,14 @@ use slipway_worker_contract::SweepTask;
 
 use crate::lock::{self, LockError};
 
-/// The file with the UIDs of the claims whose sweeps have seen the volume, one a line. Names of other files of the
-/// sweep at the root begin with this.
+/// The file with the UIDs of the claims whose sweeps have seen the volume, one a line. The name of what is to replace
+/// it begins like it.
 pub const CLAIMS: &str = ".slipway-store";
 const LOCK: &str = ".lock";
 /// Seconds by which the clocks of operator, nodes and file servers may differ.
 pub const CLOCKS_DIFFER: u64 = 600;
-/// Seconds that lists are good for. Whoever has asked for a folder since, and relies on an object that says it is
-/// there, may have left no mark on the volume.
+/// Seconds that lists are good for. Who has asked for a folder since, and relies on an object that says it is there,
+/// may have left no mark on the volume.
 const LISTS_LAST: u64 = 3_600;
 
 /// Says why the volume is not swept.
@@ -39,10 +39,10 @@ pub enum VolumeError {
         #[source]
         source: io::Error,
     },
-    /// The clocks do not agree: whatever was written lately would look old.
+    /// The clocks do not agree: what was written lately would look old.
     #[error(
-        "the lists were made at {as_of} s since 1970 and the clock of the volume says {now} s, which is more than \
-         {CLOCKS_DIFFER} s earlier: set the clocks of the operator's node and of what serves the volume"
+        "the lists are of second {as_of}, more than {CLOCKS_DIFFER} s after the volume's clock, {now}: set the clocks \
+         of the operator's node and of the file server"
     )]
     Ahead {
         /// The second at which the lists were made.
@@ -52,9 +52,8 @@ pub enum VolumeError {
     },
     /// The lists show the past.
     #[error(
-        "the lists were made at {as_of} s since 1970 and the clock of the volume says {now} s, which is more than \
-         {LISTS_LAST} s later: the Job began too late, or the clocks of the operator's node and of what serves the \
-         volume differ; another sweep begins by itself"
+        "the lists are of second {as_of}, more than {LISTS_LAST} s before the volume's clock, {now}: the Job began too \
+         late, or clocks differ; another sweep begins by itself"
     )]
     Old {
         /// The second at which the lists were made.
@@ -64,9 +63,8 @@ pub enum VolumeError {
     },
     /// Another claim leads here as well.
     #[error(
-        "{} says that claim {others} has its store on this volume, which is that of claim {own} too: give each \
-         namespace a volume of its own, and then delete the file; if there is only one and its namespace or claim was \
-         made again, delete the file to adopt the volume",
+        "{} names claim {others}, and this sweep is of claim {own}: give each namespace a volume of its own, then \
+         delete the file. If the namespace or its claim was made again, delete the file to adopt the volume",
         path.display()
     )]
     Shared {
@@ -93,16 +91,16 @@ pub enum Known {
 /// # Errors
 /// [`VolumeError`]: nothing may be removed.
 pub fn check(task: &SweepTask, store: &Path) -> Result<Known, VolumeError> {
-    let _lock = lock::exclusive(&store.join(LOCK)).map_err(VolumeError::Lock)?;
-    let path = store.join(format!("{CLAIMS}.clock"));
+    let path = store.join(LOCK);
+    let lock = lock::exclusive(&path).map_err(VolumeError::Lock)?;
     // What the lists are compared with are times of files.
-    let now = clock(&path).map_err(|source| VolumeError::File { path, source })?;
+    let now = clock(&lock).map_err(|source| VolumeError::File { path, source })?;
     agree(task.as_of, now)?;
     claim(task, store)
 }
 
 /// Makes sure that nobody else's sweeps have seen the volume, and leaves word of this one. Of two claims both sweeps
-/// fail from then on, whoever came first.
+/// fail from then on, the first one as well.
 fn claim(task: &SweepTask, store: &Path) -> Result<Known, VolumeError> {
     let path = store.join(CLAIMS);
     let failed = |source| VolumeError::File { path: path.clone(), source };
@@ -113,7 +111,11 @@ fn claim(task: &SweepTask, store: &Path) -> Result<Known, VolumeError> {
     };
     let claims: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     if !claims.contains(&task.claim.as_str()) {
-        write(store, &[claims.as_slice(), &[&task.claim]].concat()).map_err(failed)?;
+        match write(store, &[claims.as_slice(), &[&task.claim]].concat()) {
+            // What the lists name makes room for the next sweep.
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {}
+            written => written.map_err(failed)?,
+        }
     }
     let others: Vec<&str> = claims.iter().copied().filter(|claim| *claim != task.claim).collect();
     if !others.is_empty() {
@@ -132,18 +134,11 @@ fn agree(as_of: u64, now: u64) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// The second since 1970 at which the volume puts a file that is written now.
-fn clock(path: &Path) -> io::Result<u64> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = File::create_new(path)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    let written = file.metadata()?.modified()?;
-    fs::remove_file(path)?;
-    Ok(written.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+/// The second since 1970 at which the volume puts a file that changes now. It takes no room: the volume may be full.
+fn clock(file: &File) -> io::Result<u64> {
+    lock::touch(file)?;
+    let changed = file.metadata()?.modified()?;
+    Ok(changed.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
 /// Writes the file at once: a sweep that is killed leaves no half of a UID.
@@ -157,6 +152,8 @@ fn write(store: &Path, claims: &[&str]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn task(claim: &str) -> SweepTask {
@@ -175,29 +172,33 @@ mod tests {
     fn lists_are_good_for_an_hour_and_may_be_ahead_by_as_much_as_clocks_differ() {
         let of = |as_of| agree(as_of, 10_000).map_err(|error| error.to_string());
         assert_eq!([6_400, 10_000, 10_600].map(of), [Ok(()), Ok(()), Ok(())]);
-        let says = "s since 1970 and the clock of the volume says 10000 s, which is more than";
-        let ahead = format!(
-            "the lists were made at 10601 {says} 600 s earlier: set the clocks of the operator's node and of what \
-             serves the volume"
-        );
-        let old = format!(
-            "the lists were made at 6399 {says} 3600 s later: the Job began too late, or the clocks of the operator's \
-             node and of what serves the volume differ; another sweep begins by itself"
-        );
-        assert_eq!([10_601, 6_399].map(of), [Err(ahead), Err(old)]);
+        let ahead = "the lists are of second 10601, more than 600 s after the volume's clock, 10000: set the clocks of \
+                     the operator's node and of the file server";
+        let old = "the lists are of second 6399, more than 3600 s before the volume's clock, 10000: the Job began too \
+                   late, or clocks differ; another sweep begins by itself";
+        assert_eq!([10_601, 6_399].map(of), [Err(ahead.to_owned()), Err(old.to_owned())]);
     }
 
     #[test]
-    fn the_clock_of_a_volume_is_told_by_a_file_that_does_not_stay() {
+    fn the_clock_of_a_volume_is_told_by_a_file_that_changes_now() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("clock");
-        File::create(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        let file = File::create(dir.path().join("lock")).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
         let before = UNIX_EPOCH.elapsed().unwrap().as_secs();
-        let told = clock(&path).unwrap();
+        let told = clock(&file).unwrap();
         let after = UNIX_EPOCH.elapsed().unwrap().as_secs();
         // A kernel's clock of files may be a tick behind.
         assert!((before.saturating_sub(1)..=after).contains(&told), "{before} {told} {after}");
-        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_full_volume_is_swept_as_one_that_nobody_has_seen_and_never_if_it_is_of_another_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("/dev/full", dir.path().join(".slipway-store.partial")).unwrap();
+        let of = |uid: &str| claim(&task(uid), dir.path());
+        assert_eq!([of("uid-1").unwrap(), of("uid-1").unwrap()], [Known::ByNobody; 2]);
+        fs::write(dir.path().join(CLAIMS), "uid-2\n").unwrap();
+        assert!(matches!(of("uid-1"), Err(VolumeError::Shared { .. })));
     }
 
     #[test]
@@ -208,9 +209,9 @@ mod tests {
         let path = dir.path().join(CLAIMS);
         let told = |own: &str, other: &str| {
             format!(
-                "{} says that claim {other} has its store on this volume, which is that of claim {own} too: give each \
-                 namespace a volume of its own, and then delete the file; if there is only one and its namespace or \
-                 claim was made again, delete the file to adopt the volume",
+                "{} names claim {other}, and this sweep is of claim {own}: give each namespace a volume of its own, \
+                 then delete the file. If the namespace or its claim was made again, delete the file to adopt the \
+                 volume",
                 path.display()
             )
         };

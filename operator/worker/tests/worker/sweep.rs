@@ -186,7 +186,7 @@ fn the_first_sweep_of_a_volume_removes_what_its_lists_name_and_no_more() {
 fn lists_that_show_the_past_or_the_future_remove_nothing() {
     let store = Store::new().with_artifact("engine-1", 1).changed("", *NOW - 8 * DAY);
     let named = task(&[], &[artifact("engine-1", 1)]);
-    for (as_of, words) in [(*NOW + DAY, "more than 600 s earlier"), (*NOW - DAY, "more than 3600 s later")] {
+    for (as_of, words) in [(*NOW + DAY, "more than 600 s after"), (*NOW - DAY, "more than 3600 s before")] {
         let error = sweep::run(&SweepTask { as_of, ..named.clone() }, store.root()).unwrap_err();
         let text = slipway_worker::failure::chain(&error);
         assert!(text.contains(words), "{text}");
@@ -204,7 +204,7 @@ fn a_volume_of_another_claim_is_left_as_it_is() {
         .changed("", *NOW - 8 * DAY);
     let error = sweep::run(&task(&[], &[artifact("engine-1", 1)]), store.root()).unwrap_err();
     let text = slipway_worker::failure::chain(&error);
-    assert!(text.contains("claim uid-2 has its store on this volume, which is that of claim uid-1 too"), "{text}");
+    assert!(text.contains("names claim uid-2, and this sweep is of claim uid-1"), "{text}");
     assert_eq!((error.class(), store.files().len()), (FailureClass::Infrastructure, 6));
 }
 

@@ -4,13 +4,14 @@
 //! The reference is the first engine that was built: the most exact precision. Every other engine is compared with it
 //! sample by sample, so the reference is scored first.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use slipway_crds::{
     conditions::Reason,
     identity::{ContentHash, IdentityError, content_hash},
     v1alpha1::agent_deployment::{EngineChoice, MeasuredQuality, QualityEvaluator, QualityObjective, ResolvedModel},
 };
-use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
+use slipway_worker_contract::{Digest, EngineRef, FailureClass, Outcome, QualityMetric, QualityResult, QualityTask};
 
 use super::{build, built::BuiltEngine};
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
         resolve::{Resolved, foreign_result},
         world::{DatasetView, World},
     },
-    jobs::{attempts::AttemptStep, kind::JobKind},
+    jobs::{attempts::AttemptStep, kind::JobKind, view::JobPhase},
     plan::{Child, Note, SOON},
     why::{Blocked, Step, Why},
 };
@@ -57,13 +58,14 @@ pub(super) fn decide(
         let (digest, prompts) = parts.join(dataset(world, objective))?;
         let cases = cases(built, objective, digest, prompts)?;
         parts.add(forget_other_inputs(&cases));
+        let missed_at = missed_at(world, &cases);
         let mut choices = choices;
         let mut accepted = Vec::new();
         let mut pending = None;
         let mut measured = 0;
         for (index, case) in cases.iter().enumerate() {
             let engine = case.engine;
-            let gated = match parts.join(measure(world, resolved, case)) {
+            let gated = match parts.join(measure(world, resolved, (case, missed_at))) {
                 Measurement::Known(quality) => gate(case, quality, is_quantized(&resolved.model)),
                 Measurement::Failed(why) if index == 0 => return Err(Halt::stopped(why)),
                 Measurement::Failed(why) => {
@@ -124,6 +126,12 @@ struct Case<'a> {
     input_hash: ContentHash,
 }
 
+impl Case<'_> {
+    fn step(&self) -> JobStep<'_> {
+        JobStep { kind: JobKind::Quality, input_hash: self.input_hash.short(), is_single: false }
+    }
+}
+
 fn cases<'a>(
     built: &'a [BuiltEngine],
     objective: &'a QualityObjective,
@@ -150,9 +158,37 @@ fn forget_other_inputs(cases: &[Case<'_>]) -> Parts {
     Parts::of_found(Found { jobs: vec![JobChange::ForgotBut(JobKind::Quality, current)], ..Found::default() })
 }
 
-fn measure(world: &World, resolved: &Resolved, case: &Case<'_>) -> Planned<Measurement> {
-    let step = JobStep { kind: JobKind::Quality, input_hash: case.input_hash.short(), is_single: false };
-    if let Some(known) = known(world, case, &step) {
+/// When an engine last missed something in the store: the scores of the reference, as a rule.
+fn missed_at(world: &World, cases: &[Case<'_>]) -> Option<Timestamp> {
+    let compared = cases.iter().filter(|case| case.reference.is_some());
+    let missed = compared.filter_map(|case| match &case.step().latest(world)?.phase {
+        JobPhase::Failed { class: FailureClass::MissingArtifact, finished_at, .. } => *finished_at,
+        JobPhase::Failed { .. }
+        | JobPhase::Unscheduled { .. }
+        | JobPhase::ImageUnavailable(_)
+        | JobPhase::SecretUnavailable(_)
+        | JobPhase::PodsRefused(_)
+        | JobPhase::Running { .. }
+        | JobPhase::Succeeded { .. } => None,
+    });
+    missed.max()
+}
+
+fn measure(
+    world: &World,
+    resolved: &Resolved,
+    (case, missed_at): (&Case<'_>, Option<Timestamp>),
+) -> Planned<Measurement> {
+    let step = case.step();
+    let latest = step.latest(world);
+    // The reference's scores lay in the store when its Job ended, and not when another engine was to be compared.
+    let is_lost = case.reference.is_none()
+        && missed_at.is_some_and(|missed| latest.and_then(|job| job.ended_at).is_none_or(|ended| ended <= missed));
+    if is_lost && latest.is_some_and(|job| matches!(job.phase, JobPhase::Succeeded { .. })) {
+        let next = step.recorded(world).saturating_add(1);
+        return step.record(next).with(Measurement::Waiting(Why::JobStarting { job: step.job(next) }));
+    }
+    if let Some(known) = known(world, case, &step).filter(|_| !is_lost) {
         return Parts::default().with(Measurement::Known(known));
     }
     Planned::of(|parts| match parts.join(step.next(world)) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Precision;
-use slipway_worker_contract::{EngineRef, Outcome, QualityMetric, QualityResult, ReferenceScores};
+use slipway_worker_contract::{EngineRef, FailureClass, Outcome, QualityMetric, QualityResult, ReferenceScores};
 
 use super::cluster::{Cluster, digest, lines, world};
 use crate::{
@@ -43,6 +43,12 @@ fn quality_jobs(cluster: &Cluster) -> Vec<String> {
 pub(super) fn scored(mut cluster: Cluster, found: Found) -> Cluster {
     cluster.settle();
     let name = quality_jobs(&cluster).remove(0);
+    let phase = well(&cluster, found);
+    cluster.world.jobs.insert(name.clone(), JobView::in_phase(name, phase));
+    cluster
+}
+
+fn well(cluster: &Cluster, found: Found) -> JobPhase {
     let reference = found.drop.map(|(drop_ppm, drop_upper_ppm)| ReferenceScores {
         engine: EngineRef { identity: cluster.world.status.engines[0].name.clone(), manifest_digest: digest("fp32") },
         score_ppm: 980_000,
@@ -59,10 +65,7 @@ pub(super) fn scored(mut cluster: Cluster, found: Found) -> Cluster {
         score_ppm: found.score,
         reference,
     };
-    let outcome = Box::new(Outcome::Quality(result));
-    let phase = JobPhase::Succeeded { outcome, milliseconds: 9_000 };
-    cluster.world.jobs.insert(name.clone(), JobView::in_phase(name, phase));
-    cluster
+    JobPhase::Succeeded { outcome: Box::new(Outcome::Quality(result)), milliseconds: 9_000 }
 }
 
 fn states(cluster: &Cluster) -> Vec<String> {
@@ -82,6 +85,35 @@ fn the_reference_is_scored_before_anyone_is_compared_with_it() {
     let mut cluster = scored(cluster, REFERENCE);
     cluster.settle();
     assert_eq!(quality_jobs(&cluster).len(), 1);
+}
+
+/// The quality Job that runs ends ten seconds later; its name is returned.
+fn ended(cluster: &mut Cluster, phase: impl FnOnce(&Cluster) -> JobPhase) -> String {
+    cluster.settle();
+    cluster.pass(10);
+    let name = quality_jobs(cluster).remove(0);
+    let view = JobView { ended_at: Some(cluster.world.now), ..JobView::in_phase(&name, phase(cluster)) };
+    cluster.world.jobs.insert(name.clone(), view);
+    cluster.settle();
+    name
+}
+
+#[test]
+fn scores_of_the_reference_that_the_store_lost_are_made_again_before_anyone_is_compared() {
+    let mut cluster = gated();
+    let reference = ended(&mut cluster, |cluster| well(cluster, REFERENCE));
+    let compared = ended(&mut cluster, |cluster| JobPhase::Failed {
+        class: FailureClass::MissingArtifact,
+        failure: "the reference engine has no scores under this data set; score it first".to_owned(),
+        finished_at: Some(cluster.world.now),
+    });
+    let second = |job: &str| format!("{}-2", job.strip_suffix("-1").expect("a first attempt"));
+    assert_eq!(quality_jobs(&cluster), [second(&reference)], "nobody is compared meanwhile");
+    assert_eq!(ended(&mut cluster, |cluster| well(cluster, REFERENCE)), second(&reference));
+    assert_eq!(quality_jobs(&cluster), [second(&compared)]);
+    ended(&mut cluster, |cluster| well(cluster, Found { score: 979_000, drop: Some((1_000, 20_000)) }));
+    assert_eq!(quality_jobs(&cluster), Vec::<String>::new());
+    assert!(cluster.world.status.engines[1].quality.as_ref().is_some_and(|quality| quality.accepted));
 }
 
 #[test]

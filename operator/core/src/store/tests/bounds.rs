@@ -44,7 +44,8 @@ fn what_is_too_much_goes_early_but_not_within_the_hour(#[case] most: &str, #[cas
 #[test]
 fn what_frees_nothing_does_not_go_early() {
     let mut life = Life::new();
-    life.settings = "{images: {worker: w, agentRuntime: r}, store: {retention: {seconds: 604800, maxUnreferenced: '0'}}}";
+    life.settings =
+        "{images: {worker: w, agentRuntime: r}, store: {retention: {seconds: 604800, maxUnreferenced: '0'}}}";
     let records = "profiles/1".to_owned();
     let unneeded = |bytes| StoreItem { bytes, ..StoreItem::default() };
     life.record.items = BTreeMap::from([
