@@ -69,11 +69,13 @@ pub(super) fn is_over(record: &StoreRecord, job: &SeenJob, (retention, now): (&R
 /// Makes room: of too much text, holders but the first go, and then folders, first what has been unneeded longest. What
 /// is held stays: once forgotten, it would count as what nobody has ever named.
 fn forget(record: &mut StoreRecord) {
-    let all = |items: &BTreeMap<String, StoreItem>| items.iter().map(|(folder, item)| text_bytes(folder, item)).sum();
-    let mut bytes: usize = all(&record.items);
+    let sum = |items: &BTreeMap<String, StoreItem>| -> usize {
+        items.iter().map(|(folder, item)| text_bytes(folder, item)).sum()
+    };
+    let mut bytes = sum(&record.items);
     if bytes > MAX_ITEM_BYTES {
         record.items.values_mut().for_each(shorten);
-        bytes = all(&record.items);
+        bytes = sum(&record.items);
     }
     let unheld = record.items.iter().filter(|(_, item)| item.held_by.is_empty());
     let mut oldest: Vec<(Option<Timestamp>, String)> =
