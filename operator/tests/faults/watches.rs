@@ -118,7 +118,7 @@ async fn controllers_serve_an_agent_edit_it_and_leave_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes a minute: make test-faults"]
+#[ignore = "takes minutes, by hand: make test-faults FAULTS_BY_HAND="]
 async fn no_watch_that_breaks_changes_what_becomes_of_an_agent() {
     let expected = tell(None).await;
     let (mut plans, mut wrong, mut slowest) = (0, Vec::new(), 0);
