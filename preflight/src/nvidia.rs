@@ -79,11 +79,10 @@ impl Nvidia {
             .try_fold(empty, |set, device| device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok())
     }
 
-    /// What a GPU says of itself at work: its clock, and what slows it down.
-    fn meanwhile(&self, uuid: &str) -> (Option<u32>, Vec<Slowdown>) {
-        let Ok(device) = self.management.device_by_uuid(uuid) else { return (None, Vec::new()) };
+    fn meanwhile(&self, uuid: &str) -> AtWork {
+        let Ok(device) = self.management.device_by_uuid(uuid) else { return AtWork::default() };
         let slowed_by = device.current_throttle_reasons().map(slowdowns).unwrap_or_default();
-        (device.clock_info(Clock::SM).ok(), slowed_by)
+        AtWork { clock_mhz: device.clock_info(Clock::SM).ok(), slowed_by }
     }
 }
 
@@ -128,7 +127,7 @@ impl Nvidia {
             return Run { copied: Copied::NoRoom, clock_mhz: None, slowed_by: Vec::new(), xids: Vec::new() };
         }
         match caught(|| copies(ordinal, || self.meanwhile(&seen.uuid))) {
-            Ok(Ok(Round { gb_per_second, meanwhile: (clock_mhz, slowed_by) })) => {
+            Ok(Ok((gb_per_second, AtWork { clock_mhz, slowed_by }))) => {
                 Run { copied: Copied::GbPerSecond(gb_per_second), clock_mhz, slowed_by, xids: Vec::new() }
             }
             Ok(Err(error)) => failed_run("copy within its memory", &error.to_string()),
@@ -137,30 +136,32 @@ impl Nvidia {
     }
 }
 
-/// One round of copies, and what the GPU said meanwhile.
-struct Round {
-    gb_per_second: u32,
-    meanwhile: (Option<u32>, Vec<Slowdown>),
+/// What a GPU says of itself at work.
+#[derive(Default)]
+struct AtWork {
+    clock_mhz: Option<u32>,
+    slowed_by: Vec<Slowdown>,
 }
 
-fn copies(ordinal: usize, meanwhile: impl Fn() -> (Option<u32>, Vec<Slowdown>)) -> Result<Round, DriverError> {
+/// GB/s of the fastest round, and what the GPU said meanwhile.
+fn copies(ordinal: usize, meanwhile: impl Fn() -> AtWork) -> Result<(u32, AtWork), DriverError> {
     let context = CudaContext::new(ordinal)?;
     let stream = context.default_stream();
     let from = stream.alloc_zeros::<u8>(COPY_BYTES)?;
     let mut into = stream.alloc_zeros::<u8>(COPY_BYTES)?;
     let (warm_up, _) = round(&context, (&stream, 4), (&from, &mut into), &meanwhile)?;
     let count = (ROUND_MILLIS / (warm_up / 4.0).max(0.001)).clamp(COPIES.0, COPIES.1) as u32;
-    let mut fastest: Option<(f32, (Option<u32>, Vec<Slowdown>))> = None;
+    let mut fastest: Option<(f32, AtWork)> = None;
     for _ in 0..ROUNDS {
         let ended = round(&context, (&stream, count), (&from, &mut into), &meanwhile)?;
         if fastest.as_ref().is_none_or(|(millis, _)| ended.0 < *millis) {
             fastest = Some(ended);
         }
     }
-    let (millis, meanwhile) = fastest.unwrap_or_default();
+    let (millis, at_work) = fastest.unwrap_or_default();
     // Every byte is read once and written once.
     let gigabytes = 2.0 * COPY_BYTES as f64 * f64::from(count) / 1e9;
-    Ok(Round { gb_per_second: (gigabytes / (f64::from(millis) / 1e3)) as u32, meanwhile })
+    Ok(((gigabytes / (f64::from(millis) / 1e3)) as u32, at_work))
 }
 
 /// Milliseconds of so many copies. All are in the queue of the GPU while it is asked what it does.
