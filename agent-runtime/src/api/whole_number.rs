@@ -9,7 +9,7 @@ const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 /// Reads one that may be null. With `#[serde(default)]` it may be absent too.
 ///
 /// # Errors
-/// When it is none, or does not fit.
+/// When it has a fraction, or does not fit.
 pub(in crate::api) fn optional<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
