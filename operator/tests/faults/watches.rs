@@ -23,6 +23,9 @@ use crate::{
 /// Seconds in which the agent must be what it was asked to be.
 const PATIENCE: i64 = 900;
 
+/// Whether an act has come to its end.
+type IsDone = fn(&World) -> bool;
+
 /// The outcome of creating, editing and deleting an agent.
 struct Told {
     end: End,
@@ -46,7 +49,7 @@ async fn tell(plan: Option<Plan>) -> Told {
         tokio::spawn(run_stores(context, stop.clone())),
     ];
     // Each with the seconds in which nothing more may happen then.
-    let acts: [(Act, fn(&World) -> bool, i64); 3] =
+    let acts: [(Act, IsDone, i64); 3] =
         [(Act::Create, serves, 5), (prompt("Think."), serves, 5), (Act::Delete, is_gone, 60)];
     let mut took = Vec::new();
     for (at, (act, is_done, calm)) in acts.iter().enumerate() {
