@@ -5,13 +5,22 @@
 
 use super::{
     grammar::Observation,
-    state::{Call, CallEnd, CallResult, State},
+    state::{Call, CallEnd, CallResult, Opening, State},
 };
 
 /// Bytes of all that tools gave in one run: more fits no model's context.
 pub const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 impl State {
+    /// Characters of the first prompt.
+    pub fn opening_characters(&self) -> u64 {
+        let prompt = match &self.opening {
+            Opening::Transcript(prompt) => prompt,
+            Opening::Chat(talk) => talk.first(),
+        };
+        u64::try_from(prompt.chars().count()).unwrap_or(u64::MAX)
+    }
+
     /// Bytes of what tools gave and the transcript still has.
     pub(super) fn result_bytes(&self) -> usize {
         self.steps.iter().flat_map(|step| &step.calls).map(result_bytes).sum()

@@ -4,6 +4,7 @@
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. A [`RolloutVerdict`] is the judge's on a
 //! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
 //! measures it. [`gpu`] is the one table of GPU products, and [`ToolCallDialect`] how a model writes its tool calls.
+//! [`recording`] is what pods remember of runs, and how campaigns read it.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -16,6 +17,7 @@ pub mod gpu;
 mod latency;
 mod measurement;
 mod percentile;
+pub mod recording;
 mod rollout;
 pub mod serving;
 mod tool_calls;

@@ -215,7 +215,6 @@ fn objective_name(metric: &str, percentile: &str) -> String {
 }
 
 fn profiling(options: &Options) -> Vec<String> {
-    let workload = |key: &str| format!("- {{name: runs, agentTrace: {{configMap: {key}}}}}");
     match &options.trace {
         Some(key) => {
             let mut all = lines(&[
@@ -223,20 +222,19 @@ fn profiling(options: &Options) -> Vec<String> {
                 "  profiling:",
                 "    workloads:",
             ]);
-            all.push(format!("    {}", workload(&reference(key))));
+            all.push(format!("    - {{name: runs, agentTrace: {{configMap: {}}}}}", reference(key)));
             all.push("    budget: {gpuHours: \"4\"}".to_owned());
             all
         }
         None => {
-            let mut all = lines(&[
-                "  # Nothing is measured without it: the first engine serves. Give more values above, and record runs:",
-                "  # docs/profiling.md has the format.",
+            lines(&[
+                "  # Nothing is measured without it: the first engine serves. Give more values above, and lengths of runs:",
+                "  # docs/profiling.md says how to record them.",
                 "  #profiling:",
                 "  #  workloads:",
-            ]);
-            all.push(format!("  #  {}", workload("{name: agent-traffic, key: trace.jsonl}")));
-            all.push("  #  budget: {gpuHours: \"4\"}".to_owned());
-            all
+                "  #  - {name: usual, synthetic: {inputTokens: 800, outputTokens: 150, toolCalls: 2}}",
+                "  #  budget: {gpuHours: \"4\"}",
+            ])
         }
     }
 }

@@ -56,6 +56,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         worker_resources: Some(world.settings.jobs.worker_resources.clone()),
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
+        recording: world.spec.serving.recording.level,
     }
 }
 

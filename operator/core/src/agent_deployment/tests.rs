@@ -24,6 +24,7 @@ mod predictions;
 mod profiling;
 mod properties;
 mod quality;
+mod recorded;
 mod reprofiling;
 mod rollouts;
 mod routing;

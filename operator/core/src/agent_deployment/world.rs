@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
 use slipway_vocabulary::evidence::Evidence;
-use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
+use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, RunLengths, TraceLine};
 
 use crate::{
     agent_deployment::{
@@ -172,6 +172,11 @@ impl WorkloadView {
     /// Reads recorded runs.
     pub fn read_trace(text: &str) -> Self {
         Self::read::<TraceLine>(text, "recorded run (input, calls with tool, arguments, result, latencyMicros)")
+    }
+
+    /// Reads the lengths of recorded runs.
+    pub fn read_lengths(text: &str) -> Self {
+        Self::read::<RunLengths>(text, "recorded run (inputTokens, turns with outputTokens and calls)")
     }
 
     fn read<Line: DeserializeOwned>(text: &str, what: &str) -> Self {

@@ -356,5 +356,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         worker_resources,
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
+        recording: world.spec.serving.recording.level,
     }
 }

@@ -13,6 +13,8 @@ pub enum Arrivals {
         /// So many at each.
         burst: u32,
     },
+    /// As they once did, at another rate: what lies between two of them, one for each of them at least.
+    Recorded(Vec<Duration>),
 }
 
 impl Arrivals {
@@ -26,8 +28,31 @@ impl Arrivals {
         let number = (per_kilosecond as f64 * length.as_secs_f64() / 1e3).round().max(1.0) as usize;
         match self {
             Self::Random { burst } => random(number, (*burst).max(1) as usize, length, &mut rng),
+            Self::Recorded(gaps) => recorded(number, gaps, length, &mut rng),
         }
     }
+
+    /// As they once did, from when each came. At random if one of these is not known, or they all came at once.
+    pub fn as_recorded(arrived_micros: &[Option<u64>]) -> Self {
+        let mut times: Vec<u64> = arrived_micros.iter().copied().collect::<Option<_>>().unwrap_or_default();
+        times.sort_unstable();
+        let gaps: Vec<Duration> = times.windows(2).map(|pair| Duration::from_micros(pair[1] - pair[0])).collect();
+        if gaps.iter().any(|gap| !gap.is_zero()) { Self::Recorded(gaps) } else { Self::POISSON }
+    }
+}
+
+/// Goes through the recorded gaps from one that is drawn, as often as it takes, and stretches them to the length.
+fn recorded(number: usize, gaps: &[Duration], length: Duration, rng: &mut Pcg64Mcg) -> Vec<Duration> {
+    let first = rng.random_range(0..gaps.len().max(1));
+    let mut passed = Duration::ZERO;
+    let moments = gaps.iter().cycle().skip(first).take(number).map(|gap| {
+        let moment = passed;
+        passed += *gap;
+        moment
+    });
+    let moments: Vec<Duration> = moments.collect();
+    let stretch = if passed.is_zero() { 0.0 } else { length.as_secs_f64() / passed.as_secs_f64() };
+    moments.into_iter().map(|moment| moment.mul_f64(stretch)).collect()
 }
 
 /// Gives arrival times of a Poisson process of bursts, conditioned on the number. Given their number, moments are
@@ -74,6 +99,28 @@ mod tests {
         assert_eq!((times.len(), times.is_sorted()), (800, true));
         assert_eq!(times.iter().collect::<BTreeSet<_>>().len(), 100);
         assert_eq!(Arrivals::Random { burst: 64 }.times(100, LENGTH, 3).len(), 40, "the last burst is cut");
+    }
+
+    #[test]
+    fn what_was_recorded_arrives_as_unevenly_at_another_rate() {
+        // Ten at once every minute, of an hour.
+        let recorded: Vec<_> = (0..600_u64).map(|run| Some(run / 10 * 60_000_000)).collect();
+        let arrivals = Arrivals::as_recorded(&recorded);
+        let times = arrivals.times(2_000, LENGTH, 3);
+        assert_eq!((times.len(), times.is_sorted(), times[0]), (800, true, Duration::ZERO));
+        assert!(times.iter().all(|time| *time <= LENGTH));
+        let moments = times.iter().collect::<BTreeSet<_>>().len();
+        assert!((78..=81).contains(&moments), "about ten still come at once: {moments}");
+        assert_ne!(arrivals.times(2_000, LENGTH, 4), times, "another seed begins elsewhere");
+    }
+
+    #[test]
+    fn arrivals_are_random_where_their_times_are_not_known() {
+        let known = Arrivals::as_recorded(&[Some(9), Some(4)]);
+        assert_eq!(known, Arrivals::Recorded(vec![Duration::from_micros(5)]));
+        for unknown in [&[][..], &[Some(4)], &[Some(4), None], &[Some(4), Some(4)]] {
+            assert_eq!(Arrivals::as_recorded(unknown), Arrivals::POISSON);
+        }
     }
 
     #[test]

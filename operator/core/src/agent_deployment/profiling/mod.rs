@@ -209,7 +209,7 @@ fn freeze(
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
-    let mut agent_trace = None;
+    let (mut agent_trace, mut recorded_lengths) = (None, None);
     let synthetic = profiling.workloads.iter().find_map(|workload| workload.synthetic.clone());
     synthetic.iter().try_for_each(|runs| lengths::fit(world, resolved, runs))?;
     for workload in &profiling.workloads {
@@ -219,6 +219,9 @@ fn freeze(
         }
         if let Some(source) = &workload.agent_trace {
             agent_trace = Some(frozen(world, source)?);
+        }
+        if let Some(source) = &workload.recorded_lengths {
+            recorded_lengths = Some(frozen(world, source)?);
         }
     }
     let slo = &world.spec.slo;
@@ -231,6 +234,7 @@ fn freeze(
         driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
+        recorded_lengths,
         synthetic,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),

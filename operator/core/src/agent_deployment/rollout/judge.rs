@@ -364,9 +364,10 @@ fn logarithm(value: f64) -> String {
 /// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
     let agent = stable.agent != canary.agent;
-    // Who may call changes neither, nor does who hears of it.
-    let (authentication, tracing) = (stable.authentication.clone(), stable.tracing.clone());
-    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, tracing, ..canary.clone() };
+    // Who may call changes neither, nor does who hears of it or what is remembered.
+    let (authentication, tracing, recording) =
+        (stable.authentication.clone(), stable.tracing.clone(), stable.recording);
+    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, tracing, recording, ..canary.clone() };
     match (agent, rest != *stable) {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,

@@ -10,7 +10,7 @@ use slipway_crds::{
         AgentDeploymentSpec,
         agent_deployment::{
             Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling,
-            ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
+            ProfilingBudget, RecordingLevel, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -82,6 +82,9 @@ pub struct RevisionPlan {
     /// Where the traces of runs are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
+    /// What its pods remember of runs.
+    #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
+    pub recording: RecordingLevel,
 }
 
 /// The plan that the spec asks for.
@@ -218,6 +221,8 @@ struct PlanInput<'a> {
     authentication: Option<Authentication>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracing: Option<&'a Tracing>,
+    #[serde(skip_serializing_if = "RecordingLevel::is_default")]
+    recording: RecordingLevel,
 }
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
@@ -255,5 +260,6 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         agent_resources: &serving.agent_resources,
         authentication: serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: serving.tracing.as_ref(),
+        recording: serving.recording.level,
     })
 }
