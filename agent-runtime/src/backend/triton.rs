@@ -162,8 +162,8 @@ impl Triton {
         question.set_timeout(READY_TIMEOUT);
         let config = match self.client.clone().model_config(question).await {
             Ok(answer) => answer.into_inner().config,
-            // Other servers of the protocol have no such question.
-            Err(status) if status.code() == Code::Unimplemented => None,
+            // Other servers of the protocol have no such question, and Triton may be told to answer none.
+            Err(status) if status.code() == Code::Unimplemented || is_restricted(&status) => None,
             Err(status) => return Err(self.failed(status)),
         };
         if let Some(config) = config {
@@ -310,4 +310,10 @@ async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>, patien
     let rest = async { while let Ok(Some(_)) = responses.message().await {} };
     // Past this the engine is stuck or goes on, and a reset does no harm.
     let _ = tokio::time::timeout(patience, rest).await;
+}
+
+/// Whether Triton refuses the question to everybody (`--grpc-restricted-protocol`). Words:
+/// triton-inference-server/server, src/grpc/grpc_handler.h.
+fn is_restricted(status: &Status) -> bool {
+    status.code() == Code::Unavailable && status.message().contains("protocol is restricted")
 }
