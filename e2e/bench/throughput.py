@@ -26,21 +26,17 @@ sys.path.insert(0, str(HERE.parent / "clients"))
 from load import ASK  # noqa: E402
 from mock import ANSWER, CALLS  # noqa: E402
 from run import free_port, start_runtime  # noqa: E402
+from runtime import cpu_seconds, resident_mb  # noqa: E402
 
-TICK = os.sysconf("SC_CLK_TCK")
 # Processes that answer, and that ask: so many agents each at most.
 AGENTS_OF_A_PROCESS = 128
-
-
-def cpu_seconds(process: int) -> float:
-    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 async def agents(origin: str, count: int, first: int, total: int, run_seconds: float, begin: float, end: float) -> None:
     """Some of the agents: prints how many of their runs ended in the time that counts, and in which times."""
     took = []
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(600)) as session:
+    patience = aiohttp.ClientTimeout(600)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=patience) as session:
 
         async def agent(number: int) -> None:
             await asyncio.sleep(begin - 2 * run_seconds + run_seconds * number / total - time.time())
@@ -66,22 +62,23 @@ def measure(options, count: int, folder: pathlib.Path) -> dict:
     try:
         # The last mock serves once imports are done; the runtime's own warm-up then waits for one of them.
         time.sleep(2)
-        runtime, origin = start_runtime(options.binary, mock, folder, {"agentName": "agent", "maxInFlight": 2 * count, "tools": [tool]})
+        config = {"agentName": "agent", "maxInFlight": 2 * count, "tools": [tool]}
+        runtime, origin = start_runtime(options.binary, mock, folder, config)
         try:
             begin = time.time() + 3 + 2 * run_seconds
             end = begin + run_seconds * options.runs
-            of_each = [(start, min(AGENTS_OF_A_PROCESS, count - start)) for start in range(0, count, AGENTS_OF_A_PROCESS)]
-            askers = [
-                subprocess.Popen([sys.executable, __file__, "--ask", origin, str(share), str(start), str(count), str(run_seconds),
-                                  str(begin), str(end)], stdout=subprocess.PIPE)
-                for start, share in of_each
-            ]
+            askers = []
+            for first in range(0, count, AGENTS_OF_A_PROCESS):
+                share = min(AGENTS_OF_A_PROCESS, count - first)
+                asked = [origin, share, first, count, run_seconds, begin, end]
+                command = [sys.executable, __file__, "--ask", *map(str, asked)]
+                askers.append(subprocess.Popen(command, stdout=subprocess.PIPE))
             time.sleep(max(begin - time.time(), 0))
             before = cpu_seconds(runtime.pid)
             time.sleep(max(end - time.time(), 0))
             used = cpu_seconds(runtime.pid) - before
             took = sorted(seconds for asker in askers for seconds in json.loads(asker.communicate()[0]))
-            rss = int((pathlib.Path(f"/proc/{runtime.pid}/status").read_text().partition("VmRSS:")[2]).split()[0]) * 1024 / 1e6
+            resident = resident_mb(runtime.pid)
         finally:
             runtime.kill()
             runtime.wait()
@@ -91,7 +88,8 @@ def measure(options, count: int, folder: pathlib.Path) -> dict:
             process.wait()
     bound, rate = count / run_seconds, len(took) / (end - begin)
     return {"agents": count, "bound": bound, "rate": rate, "share": rate / bound, "p50": took[len(took) // 2],
-            "p99": took[int(len(took) * 0.99)], "cpuMs": used * 1e3 / len(took), "cores": used / (end - begin), "rss": rss}
+            "p99": took[int(len(took) * 0.99)], "cpuMs": used * 1e3 / len(took), "cores": used / (end - begin),
+            "resident": resident}
 
 
 def main() -> None:
@@ -109,17 +107,20 @@ def main() -> None:
         return asyncio.run(agents(origin, int(count), int(first), int(total), *map(float, times)))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65_536, hard), hard))
-    version = subprocess.run([options.binary, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    print(f"{version}, Python {platform.python_version()}, {os.cpu_count()} cores; turns of {options.turn} s, tools of {options.tool} s, "
-          f"{options.rounds} rounds; load before {os.getloadavg()[0]:.2f}.\n")
-    print("| agents | runs/s, of what model and tools allow | share | a run, p50, p99 | CPU-ms a run, cores | resident |")
-    print("|---|---|---|---|---|---|")
+    version = subprocess.run([options.binary, "--version"], check=True, stdout=subprocess.PIPE, text=True)
+    print(f"{version.stdout.strip()}, Python {platform.python_version()}, {os.cpu_count()} cores; "
+          f"turns of {options.turn} s, tools of {options.tool} s, {options.rounds} rounds; "
+          f"load before {os.getloadavg()[0]:.2f}.\n")
+    columns = ["agents", "runs/s, of what model and tools allow", "share", "a run, p50, p99", "CPU-ms a run, cores",
+               "resident"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for count in options.agents:
         for _ in range(options.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 found = measure(options, count, pathlib.Path(folder))
-            print(f"| {count} | {found['rate']:.2f} of {found['bound']:.2f} | {found['share']:.1%} | {found['p50']:.2f} s, {found['p99']:.2f} s "
-                  f"| {found['cpuMs']:.1f}, {found['cores']:.2f} | {found['rss']:.0f} MB |", flush=True)
+            print(f"| {count} | {found['rate']:.2f} of {found['bound']:.2f} | {found['share']:.1%} "
+                  f"| {found['p50']:.2f} s, {found['p99']:.2f} s | {found['cpuMs']:.1f}, {found['cores']:.2f} "
+                  f"| {found['resident']:.0f} MB |", flush=True)
 
 
 if __name__ == "__main__":

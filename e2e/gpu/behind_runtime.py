@@ -10,6 +10,7 @@ streamed or whole. The ratio of a round is that of its times. `vllm bench serve`
 """
 import argparse
 import asyncio
+import collections
 import json
 import math
 import os
@@ -75,8 +76,9 @@ def started(command: list, log: Path, ready: str, seconds: int) -> subprocess.Po
 
 def start_vllm(folder: Path, out: Path, more: tuple[str, ...] = ()) -> tuple[subprocess.Popen, str]:
     origin = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--served-model-name", MODEL,
-               "--load-format", "dummy", "--generation-config", "vllm", "--max-model-len", 4096, "--max-num-seqs", max(LEVELS),
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder,
+               "--served-model-name", MODEL, "--load-format", "dummy", "--generation-config", "vllm",
+               "--max-model-len", 4096, "--max-num-seqs", max(LEVELS),
                "--gpu-memory-utilization", 0.9, "--port", port, "--host", "127.0.0.1", "--uvicorn-log-level", "warning",
                *more]
     return started(command, out / "vllm.log", f"{origin}/health", 400), origin
@@ -101,10 +103,11 @@ def start_runtime(binary: Path, endpoint: str, checkpoint: Path, out: Path) -> t
 def chats(seed: str, count: int) -> list[tuple[str, int]]:
     """Prompts and how many tokens answer them. Lengths depend on the number of chats alone: all arms have the same."""
     lengths, words = random.Random(count), random.Random(seed)
-    return [
-        (" ".join(f"w{words.randrange(1000, 100_000)}" for _ in range(PROMPT_TOKENS)), lengths.randint(LEAST_NEW, MOST_NEW))
-        for _ in range(count)
-    ]
+
+    def prompt() -> str:
+        return " ".join(f"w{words.randrange(1000, 100_000)}" for _ in range(PROMPT_TOKENS))
+
+    return [(prompt(), lengths.randint(LEAST_NEW, MOST_NEW)) for _ in range(count)]
 
 
 async def ask(session, origin: str, how: str, prompt: str, tokens: int) -> tuple[float, float, int]:
@@ -210,14 +213,15 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 def bench_serve(origin: str, folder: Path, clients: int, seconds: float) -> float | None:
     """Chats a second, as vLLM's own client sees them."""
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "openai-chat", "--endpoint",
-               "/v1/chat/completions", "--base-url", origin, "--model", MODEL, "--tokenizer", folder, "--dataset-name",
-               "random", "--random-input-len", PROMPT_TOKENS, "--random-output-len", (LEAST_NEW + MOST_NEW) // 2,
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "openai-chat",
+               "--endpoint", "/v1/chat/completions", "--base-url", origin, "--model", MODEL, "--tokenizer", folder,
+               "--dataset-name", "random", "--random-input-len", PROMPT_TOKENS,
+               "--random-output-len", (LEAST_NEW + MOST_NEW) // 2,
                "--random-range-ratio", 0.5, "--num-prompts", clients * LEVELS[clients], "--max-concurrency", clients,
                "--ignore-eos", "--temperature", 0]
     try:
-        shown = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               timeout=seconds, check=False).stdout
+        shown = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, timeout=seconds, check=False).stdout
     except subprocess.TimeoutExpired:
         return None
     found = re.search(r"Output token throughput \(tok/s\):\s+([\d.]+)", shown)
@@ -227,8 +231,9 @@ def bench_serve(origin: str, folder: Path, clients: int, seconds: float) -> floa
 
 
 def report(rounds: list[dict], busy: dict, second: dict) -> str:
-    lines = ["| clients | arm | tokens/s, median of rounds | first token p50, p99 | whole p50, p99 | GPU busy | of vLLM's speed |",
-             "|---|---|---|---|---|---|---|"]
+    columns = ["clients", "arm", "tokens/s, median of rounds", "first token p50, p99", "whole p50, p99", "GPU busy",
+               "of vLLM's speed"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for clients in LEVELS:
         of_level = [row for row in rounds if row["clients"] == clients]
         for server, how in ARMS:
@@ -247,8 +252,8 @@ def report(rounds: list[dict], busy: dict, second: dict) -> str:
                 ratio = f"{middle:.3f} ({low:.3f} to {high:.3f})"
             used = busy.get(f"{clients}-{server}-{how}", [])
             share = f"{statistics.mean(used):.0f} %" if used else ""
-            lines.append(f"| {clients} | {server}, {how} | {tokens:,.0f} | {shown[0]}, {shown[1]} ms | {shown[2]}, {shown[3]} ms "
-                         f"| {share} | {ratio} |")
+            lines.append(f"| {clients} | {server}, {how} | {tokens:,.0f} | {shown[0]}, {shown[1]} ms "
+                         f"| {shown[2]}, {shown[3]} ms | {share} | {ratio} |")
         if second.get(clients):
             lines.append(f"| {clients} | vllm, `vllm bench serve` | {second[clients]:,.0f} | | | | |")
     return "\n".join(lines)
@@ -279,7 +284,8 @@ def measure(asked) -> None:
                     if time.monotonic() > until:
                         break
                     before, seen = cpu_seconds(runtime.pid), len(busy.samples)
-                    row = round_of({"vllm": origin, "runtime": behind}[server], how, f"{number}-{server}-{how}", clients)
+                    asked_of = {"vllm": origin, "runtime": behind}[server]
+                    row = round_of(asked_of, how, f"{number}-{server}-{how}", clients)
                     row |= {"round": number, "clients": clients, "server": server, "how": how,
                             "runtimeCpu": cpu_seconds(runtime.pid) - before}
                     busy_of.setdefault(f"{clients}-{server}-{how}", []).extend(busy.samples[seen:])
@@ -294,11 +300,11 @@ def measure(asked) -> None:
             vllm.terminate()
             vllm.wait(30)
     # A level whose last round lacks an arm is compared by whole rounds alone.
-    whole = {(row["round"], row["clients"]) for row in rounds
-             if sum((other["round"], other["clients"]) == (row["round"], row["clients"]) for other in rounds) == len(ARMS)}
-    rounds = [row for row in rounds if (row["round"], row["clients"]) in whole]
+    arms = collections.Counter((row["round"], row["clients"]) for row in rounds)
+    rounds = [row for row in rounds if arms[row["round"], row["clients"]] == len(ARMS)]
     table = report(rounds, busy_of, second)
-    cpu = [row["runtimeCpu"] * 1e3 / row["chats"] for row in rounds if row["server"] == "runtime" and row["clients"] == 64]
+    behind_it = [row for row in rounds if row["server"] == "runtime" and row["clients"] == 64]
+    cpu = [row["runtimeCpu"] * 1e3 / row["chats"] for row in behind_it]
     table += f"\n\nThe runtime's CPU time for a chat, 64 at once: {statistics.median(cpu):.2f} ms.\n" if cpu else "\n"
     (asked.out / "table.md").write_text(table)
     print(table)

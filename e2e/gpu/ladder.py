@@ -2,8 +2,8 @@
 """What each step from plain transformers to vLLM in FP8 gains for an agent, on one GPU.
 
 The weights are random, of a given shape, for speed depends on the shape alone. So the model decides nothing: every run
-has STEPS turns of NEW_TOKENS tokens, and between two turns a tool that takes TOOL_SECONDS and answers TOOL_TOKENS tokens.
-A turn reads all that was before it. Stages:
+has STEPS turns of NEW_TOKENS tokens, and between two turns a tool that takes TOOL_SECONDS and answers TOOL_TOKENS
+tokens. A turn reads all that was before it. Stages:
 
     blocking      transformers, one agent after another, the GPU waits for tools
     overlapped    transformers, several agents; while one waits for its tool, another generates
@@ -98,8 +98,8 @@ def with_transformers(config: Path, stages: list[str], busy: Busy) -> list[dict]
     for stage in stages:
         for agents, runs in TRANSFORMERS_LEVELS[stage].items():
             seen = len(busy.samples)
-            alone = stage == "blocking"
-            row = asyncio.run(level(generate_here if alone else generate, agents, runs, blocks if alone else asyncio.sleep))
+            asks, waits = (generate_here, blocks) if stage == "blocking" else (generate, asyncio.sleep)
+            row = asyncio.run(level(asks, agents, runs, waits))
             found.append(row | {"stage": stage, "busy": busy.samples[seen:]})
             show(found[-1])
     del model
@@ -110,7 +110,8 @@ def with_transformers(config: Path, stages: list[str], busy: Busy) -> list[dict]
 async def asked_of_vllm(origin: str, stage: str, busy: Busy, until: float, found: list[dict]) -> None:
     import aiohttp
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(600)) as session:
+    patience = aiohttp.ClientTimeout(600)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=patience) as session:
 
         async def generate(tokens: list[int]) -> tuple[list[int], float | None]:
             body = {"model": MODEL, "prompt": tokens, "max_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True,
@@ -154,14 +155,16 @@ def show(row: dict) -> None:
 
 
 def report(rows: list[dict], objective: float) -> str:
-    lines = ["| stage | agents at once | runs/s | tokens/s | run p50, p95 | first token of a turn p50, p90, p99 | GPU busy |",
-             "|---|---|---|---|---|---|---|"]
+    columns = ["stage", "agents at once", "runs/s", "tokens/s", "run p50, p95", "first token of a turn p50, p90, p99",
+               "GPU busy"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
         rate = row["runs"] / row["took"]
-        firsts = ", ".join(f"{percentile(row['firsts'], at) * 1e3:.0f}" for at in (50, 90, 99)) + " ms" if row["firsts"] else ""
+        firsts = [f"{percentile(row['firsts'], at) * 1e3:.0f} ms" for at in (50, 90, 99)] if row["firsts"] else []
         busy = f"{statistics.mean(row['busy']):.0f} %" if row["busy"] else ""
         lines.append(f"| {row['stage']} | {row['agents']} | {rate:.3f} | {rate * STEPS * NEW_TOKENS:,.0f} | "
-                     f"{percentile(row['seconds'], 50):.2f}, {percentile(row['seconds'], 95):.2f} s | {firsts} | {busy} |")
+                     f"{percentile(row['seconds'], 50):.2f}, {percentile(row['seconds'], 95):.2f} s | "
+                     f"{', '.join(firsts)} | {busy} |")
     lines += ["", f"The most runs a second of which 95 % take at most {objective:g} s:", "",
               "| stage | runs/s | of the stage before | GPUs for the rate of the last stage |", "|---|---|---|---|"]
     best = {stage: max((row["runs"] / row["took"] for row in rows

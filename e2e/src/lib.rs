@@ -5,6 +5,7 @@ pub mod builder;
 pub mod campaigns;
 pub mod checkpoints;
 pub mod cluster;
+pub mod gitops;
 pub mod load;
 pub mod namespace;
 pub mod operator;

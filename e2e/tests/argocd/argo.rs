@@ -2,11 +2,10 @@
 //! Reads the environment; reads and writes IO.
 
 use std::{
-    env,
-    fs::{self, File},
+    env, fs,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use slipway_e2e::{
     agents::path,
     cluster,
+    gitops::{LOOK_EVERY, Programs, apply, kubectl},
     repository::{BRANCH, FOLDER, Repository},
 };
 
@@ -31,21 +31,10 @@ const REDIS_PORT: &str = "17379";
 const REPO_SERVER: &str = "127.0.0.1:18081";
 const REPO_SERVER_PORT: &str = "18081";
 const METRICS_PORTS: [&str; 2] = ["18082", "18084"];
-/// Time between two looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The running programs.
 pub struct ArgoCd {
-    programs: Vec<Child>,
-}
-
-impl Drop for ArgoCd {
-    fn drop(&mut self) {
-        for program in &mut self.programs {
-            let _ = program.kill();
-            let _ = program.wait();
-        }
-    }
+    programs: Programs,
 }
 
 /// What Argo CD says of an Application.
@@ -64,11 +53,11 @@ impl ArgoCd {
     /// Installs and starts it. What its programs print is kept in the folder.
     pub fn start(folder: &Path) -> Self {
         install(folder);
-        let mut argo = Self { programs: Vec::new() };
+        let mut argo = Self { programs: Programs::default() };
         let redis = ["--port", REDIS_PORT, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        argo.run(Command::new("redis-server").args(redis), "redis", folder);
+        argo.programs.start(Command::new("redis-server").args(redis), "redis", folder);
         let [controller_metrics, repo_metrics] = METRICS_PORTS;
-        argo.run(
+        argo.programs.start(
             program("argocd-repo-server").args([
                 "--disable-tls",
                 "--redis",
@@ -82,7 +71,7 @@ impl ArgoCd {
             folder,
         );
         let kubeconfig = env::var(cluster::KUBECONFIG).unwrap();
-        argo.run(
+        argo.programs.start(
             program("argocd-application-controller").env("KUBECONFIG", &kubeconfig).args([
                 "--kubeconfig",
                 &kubeconfig,
@@ -105,12 +94,6 @@ impl ArgoCd {
         argo
     }
 
-    fn run(&mut self, command: &mut Command, name: &str, folder: &Path) {
-        let log = File::create(folder.join(format!("{name}.log"))).unwrap();
-        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn();
-        self.programs.push(child.unwrap_or_else(|error| panic!("failed to start {name}: {error}")));
-    }
-
     /// An Application that synchronizes a namespace by itself, and puts back what others change.
     pub fn follow(&self, name: &str, namespace: &str, repository: &Repository) {
         self.follow_branch(name, namespace, repository, (FOLDER, BRANCH));
@@ -130,10 +113,7 @@ impl ArgoCd {
                 "syncPolicy": {"automated": {"selfHeal": true, "prune": true}},
             },
         });
-        let file = env::temp_dir().join(format!("{name}.application.json"));
-        fs::write(&file, application.to_string()).unwrap();
-        kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()]);
-        fs::remove_file(file).unwrap();
+        apply(name, &application);
     }
 
     /// Deletes an Application, and leaves what it applied.
@@ -215,11 +195,4 @@ fn install(folder: &Path) {
     let health = path("../charts/slipway/files/argocd/argocd-cm.yaml");
     let patch = health.to_string_lossy();
     kubectl(&["--namespace", NAMESPACE, "patch", "configmap", "argocd-cm", "--patch-file", &patch]);
-}
-
-/// Runs kubectl, which must succeed.
-pub fn kubectl(arguments: &[&str]) -> Output {
-    let output = cluster::kubectl(arguments).unwrap();
-    assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
 }

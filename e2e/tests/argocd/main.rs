@@ -5,55 +5,29 @@
 
 mod argo;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
-use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
 use slipway_e2e::{
     agents::{READY_LIMIT, facts_agent, namespace_with_servers, workload_source},
     campaigns::CAMPAIGN_LIMIT,
-    cluster,
+    gitops::{agent, jobs, manifest, scale_to_two, slipway},
     namespace::Namespace,
     repository::{BRANCH, Repository},
-    rollouts::{AGENT, Bench, ROLLOUT_LIMIT, host, rollout_of},
+    rollouts::{AGENT, Bench, ROLLOUT_LIMIT, rollout_of},
 };
 
-use self::argo::{ArgoCd, Seen, kubectl};
+use self::argo::{ArgoCd, Seen};
 
 /// For how long nothing may be put back: several rounds of Argo CD.
 const ROUNDS: Duration = Duration::from_secs(45);
-
-/// The manifest of an agent whose rollouts are short, as it is in Git: without replicas, which /scale sets.
-fn manifest(namespace: &str) -> Value {
-    let mut manifest: Value = serde_norway::from_str(include_str!("../../manifests/rollout/agent.yaml")).unwrap();
-    manifest["spec"]["rollout"]["traffic"]["gatewayAPI"]["hostnames"] = json!([host(namespace)]);
-    manifest["spec"]["rollout"]["judge"]["maxRegression"] = json!("15%");
-    manifest
-}
 
 fn healths(history: &[Seen]) -> Vec<&str> {
     let mut healths: Vec<&str> = history.iter().map(|seen| seen.health.as_str()).collect();
     healths.dedup();
     healths
-}
-
-async fn agent(namespace: &Namespace, name: &str) -> AgentDeployment {
-    namespace.api::<AgentDeployment>().get(name).await.unwrap()
-}
-
-async fn jobs(namespace: &Namespace) -> BTreeSet<String> {
-    let jobs = namespace.api::<Job>().list(&ListParams::default()).await.unwrap();
-    jobs.items.iter().map(ResourceExt::name_any).collect()
-}
-
-/// Gives a command as a person does.
-fn slipway(namespace: &Namespace, decision: &str, agent: &str) {
-    let output = cluster::slipway(&["--namespace", namespace.name(), decision, agent]).unwrap();
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success());
 }
 
 #[tokio::test]
@@ -113,12 +87,7 @@ async fn a_pause_is_not_put_back(argo: &ArgoCd, namespace: &Namespace, commit: &
 
 async fn scaling_is_no_difference(argo: &ArgoCd, namespace: &Namespace, commit: &str) {
     let name = namespace.name();
-    kubectl(&["--namespace", name, "scale", "agentdeployment", AGENT, "--replicas=2"]);
-    let has_two = |agent: &AgentDeployment| {
-        let ready = agent.status.as_ref().and_then(|status| status.ready_pods);
-        if ready == Some(2) { Ok(()) } else { Err(format!("{ready:?} pods are ready")) }
-    };
-    namespace.wait(AGENT, "two pods", READY_LIMIT, has_two).await.unwrap();
+    scale_to_two(namespace).await;
     argo.wait(name, commit, "Healthy", READY_LIMIT).await;
     let history = argo.watch(name, ROUNDS).await;
     assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");

@@ -2,10 +2,9 @@
 //! with the scenario. Reads the environment; reads and writes IO.
 
 use std::{
-    env,
-    fs::{self, File},
+    env, fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use slipway_e2e::{
     agents::path,
     cluster,
+    gitops::{LOOK_EVERY, Programs, apply, kubectl},
     repository::{BRANCH, FOLDER},
     servers::git,
 };
@@ -33,22 +33,11 @@ const SOURCE_PORTS: [&str; 2] = ["127.0.0.1:18191", "127.0.0.1:18192"];
 const KUSTOMIZE_PORTS: [&str; 2] = ["127.0.0.1:18193", "127.0.0.1:18194"];
 /// How often Git is read, and the cluster held against it.
 const INTERVAL: &str = "10s";
-/// Time between two looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The running controllers, and the host of the repository.
 pub struct Flux {
-    programs: Vec<Child>,
+    programs: Programs,
     host: String,
-}
-
-impl Drop for Flux {
-    fn drop(&mut self) {
-        for program in &mut self.programs {
-            let _ = program.kill();
-            let _ = program.wait();
-        }
-    }
 }
 
 /// The condition `Ready` of a Kustomization.
@@ -69,7 +58,7 @@ impl Flux {
         let host = format!("http://{}", listener.local_addr().unwrap());
         let root = folder.to_owned();
         tokio::spawn(async move { axum::serve(listener, git::router(root)).await });
-        let mut flux = Self { programs: Vec::new(), host };
+        let mut flux = Self { programs: Programs::default(), host };
         let storage = folder.join("artifacts");
         fs::create_dir_all(&storage).unwrap();
         let storage = storage.to_string_lossy().into_owned();
@@ -81,16 +70,13 @@ impl Flux {
 
     fn run(&mut self, variable: &str, [metrics, health]: [&str; 2], further: &[&str], folder: &Path) {
         let program = env::var_os(variable).unwrap_or_else(|| panic!("{variable} names no binary"));
-        let log = File::create(folder.join(format!("{variable}.log"))).unwrap();
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["--metrics-addr", metrics, "--health-addr", health, "--enable-leader-election=false"])
             .args(further)
             .env("KUBECONFIG", env::var_os(cluster::KUBECONFIG).unwrap())
-            .env("RUNTIME_NAMESPACE", NAMESPACE)
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn();
-        self.programs.push(child.unwrap_or_else(|error| panic!("failed to start {variable}: {error}")));
+            .env("RUNTIME_NAMESPACE", NAMESPACE);
+        self.programs.start(&mut command, variable, folder);
     }
 
     /// A GitRepository of the folder's `repository`, and a Kustomization that applies its manifests to a namespace. It
@@ -119,11 +105,7 @@ impl Flux {
                 "healthCheckExprs": serde_norway::from_slice::<Value>(&expressions).unwrap(),
             },
         });
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [source, kustomization]});
-        let file = env::temp_dir().join(format!("{name}.flux.json"));
-        fs::write(&file, objects.to_string()).unwrap();
-        kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()]);
-        fs::remove_file(file).unwrap();
+        apply(name, &json!({"apiVersion": "v1", "kind": "List", "items": [source, kustomization]}));
     }
 
     /// Deletes the Kustomization without what it applied, and the source.
@@ -187,11 +169,4 @@ fn install() {
     if !exists {
         kubectl(&["create", "namespace", NAMESPACE]);
     }
-}
-
-/// Runs kubectl, which must succeed.
-pub fn kubectl(arguments: &[&str]) -> Output {
-    let output = cluster::kubectl(arguments).unwrap();
-    assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
 }
