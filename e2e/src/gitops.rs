@@ -1,5 +1,5 @@
-//! What scenarios of GitOps tools share: their programs, an agent as it is in Git, and commands beside it. What fails ends
-//! the scenario. Reads the environment; reads and writes IO.
+//! What scenarios of GitOps tools share: their programs, an agent as it is in Git, and commands beside it. What fails
+//! ends the scenario. Reads the environment; reads and writes IO.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a scenario ends where it cannot go on")]
 
