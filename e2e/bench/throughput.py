@@ -57,7 +57,8 @@ def measure(options, count: int, folder: pathlib.Path) -> dict:
              for _ in range(shares)]
     mock = f"http://127.0.0.1:{port}"
     schema = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
-    http = {"url": f"{mock}/tool/{{n}}", "parameters": [{"name": "n"}], "idempotent": True}
+    http = {"url": f"{mock}/tool/{{n}}", "parameters": [{"name": "n"}], "idempotent": True,
+            "maxInFlight": min(count, 1024)}
     tool = {"name": "lookup", "description": "A fact.", "inputSchema": schema, "kind": {"http": http}}
     try:
         # The last mock serves once imports are done; the runtime's own warm-up then waits for one of them.

@@ -6,7 +6,7 @@ is made here: one word is one token. A round asks every arm for the same work in
 prompts of PROMPT_TOKENS tokens, answers of the same random lengths. Arms are pairs of a server and of how it is asked:
 streamed or whole. The ratio of a round is that of its times. `vllm bench serve` asks vLLM too, as a second client.
 
-    behind_runtime.py --config FILE --runtime BINARY [--rounds N] [--seconds N] [--out FOLDER]
+    behind_runtime.py --config FILE --runtime BINARY [--levels N...] [--rounds N] [--seconds N] [--out FOLDER]
 """
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ from pathlib import Path
 
 PROMPT_TOKENS, LEAST_NEW, MOST_NEW = 300, 64, 192
 # Clients at once, and the chats that each asks for in a round.
-LEVELS = {1: 6, 4: 4, 16: 3, 64: 3, 256: 3}
+LEVELS = {1: 6, 4: 4, 16: 6, 64: 4, 256: 4}
 ARMS = [("vllm", "stream"), ("vllm", "whole"), ("runtime", "stream"), ("runtime", "whole")]
 CLIENT_PROCESSES = 4
 MODEL = "shape"
@@ -277,7 +277,7 @@ def measure(asked) -> None:
                 round_of({"vllm": origin, "runtime": behind}[server], how, f"warm-{server}-{how}", 64)
             order = random.Random(1)
             for number in range(asked.rounds):
-                cells = [(clients, *arm) for clients in LEVELS for arm in ARMS]
+                cells = [(clients, *arm) for clients in asked.levels for arm in ARMS]
                 # Arms of a level stay together: what drifts in a minute is in all of them.
                 cells.sort(key=lambda cell: (cell[0], order.random()))
                 for clients, server, how in cells:
@@ -291,7 +291,7 @@ def measure(asked) -> None:
                     busy_of.setdefault(f"{clients}-{server}-{how}", []).extend(busy.samples[seen:])
                     rounds.append(row)
                 print(f"round {number + 1} of {asked.rounds}", flush=True)
-            for clients in LEVELS:
+            for clients in asked.levels:
                 if (left := until - time.monotonic()) > 30:
                     second[clients] = bench_serve(origin, folder, clients, left)
         finally:
@@ -314,6 +314,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path)
     parser.add_argument("--runtime", type=Path)
+    parser.add_argument("--levels", type=int, nargs="+", choices=LEVELS, default=list(LEVELS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", tempfile.gettempdir())))

@@ -27,7 +27,7 @@ from behind_runtime import MODEL, Busy, percentile, start_vllm, write_checkpoint
 
 STEPS, NEW_TOKENS, PROMPT_TOKENS, TOOL_TOKENS, TOOL_SECONDS = 5, 48, 300, 60, 0.2
 # Agents at once, and the runs of each.
-LEVELS = {1: 4, 4: 3, 16: 3, 64: 2, 256: 2}
+LEVELS = {1: 4, 4: 3, 16: 3, 64: 2, 128: 2, 256: 2}
 TRANSFORMERS_LEVELS = {"blocking": {1: 4}, "overlapped": {4: 2}}
 STAGES = ["blocking", "overlapped", "bf16", "fp8"]
 
