@@ -35,6 +35,10 @@ images: ## Build all container images, without a registry.
 demo: ## Go from a bare machine to an agent that answers, on a cluster of its own (root) or on DEMO_KUBECONFIG's.
 	@e2e/demo/up.sh
 
+.PHONY: demo-questions
+demo-questions: ## Ask the agent of `make demo` 200 questions that its model has never seen; 95 % must be answered exactly.
+	@e2e/demo/questions.sh
+
 .PHONY: demo-regression
 demo-regression: ## Detect a slow revision by its users' traffic and roll it back, on the demo's cluster (root).
 	@e2e/demo/regression.sh

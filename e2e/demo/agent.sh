@@ -42,23 +42,44 @@ print("%s %s %s" % (fact["entity"], fact["property"], fact["value"]) if sys.argv
 ' "$DRAWN" "$1"
 }
 
-# `kubectl replace --raw` says no content type, hence the proxy.
-teach() {
-  local entity property value proxy address
+# with_services COMMAND...: it finds the namespace's services below $SERVICES. `kubectl replace --raw` says no content
+# type, hence the proxy. It ends with the command's status; within it a failure does not end the script by itself.
+with_services() {
+  local proxy address status=0
   # Without the exec it would outlive the shell that is killed below, and hold the log of this step open.
   coproc PROXY {
     exec "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
   }
   proxy=$PROXY_PID
   read -r -t 20 -u "${PROXY[0]}" address
+  SERVICES=http://${address##* }/api/v1/namespaces/$NAMESPACE/services "$@" || status=$?
+  kill "$proxy"
+  wait "$proxy" || true
+  return "$status"
+}
+
+# teach <DRAWN: the look-up service learns what a question asks for.
+teach() { with_services put_facts; }
+
+put_facts() {
+  local entity property value
   python3 -c 'import json, sys
 for fact in json.load(sys.stdin)["lookups"]: print(fact["entity"], fact["property"], fact["value"])' |
     while read -r entity property value; do
       curl --silent --show-error --fail --request PUT --json "{\"value\": $value}" \
-        "http://${address##* }/api/v1/namespaces/$NAMESPACE/services/facts:80/proxy/facts/$entity/$property"
+        "$SERVICES/facts:80/proxy/facts/$entity/$property" || exit 1
     done
-  kill "$proxy"
-  wait "$proxy" || true
+}
+
+# Questions that the model has never seen, of which nearly all must be answered exactly. The figures stay in a file.
+#   SLIPWAY_QUESTIONS=N          how many (default: 200)
+#   SLIPWAY_EXACT_PERCENT=N      how many of 100 must be right (default: 95)
+#   ask_held_out [AGENT]
+ask_held_out() { with_services ask_through "${1:-facts-agent}"; }
+
+ask_through() {
+  python3 e2e/demo/exact.py --services "$SERVICES" --agent "$1" --count "${SLIPWAY_QUESTIONS:-200}" \
+    --at-least "${SLIPWAY_EXACT_PERCENT:-95}" --output "$LOGS/exact-$1.json"
 }
 
 # Users, as many as spec.slo.throughput speaks of, so that there is something to observe beside what was predicted.

@@ -3,6 +3,8 @@
 # tools.
 #
 #   SLIPWAY_GPU_MANIFEST=NAME    a manifest of e2e/manifests/demo (default: gpu.yaml)
+#   SLIPWAY_QUESTIONS=N          held-out questions that it is asked (default: 200)
+#   SLIPWAY_EXACT_PERCENT=N      how many of 100 it must answer exactly (default: 95)
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -15,12 +17,8 @@ source "$REPOSITORY/e2e/demo/agent.sh"
 
 readonly REPORT=$LOGS/facts-agent.html MANIFEST=${SLIPWAY_GPU_MANIFEST:-gpu.yaml}
 
-# The manifest's GPU is an example; the operator wants the model that the node has.
 apply_gpu_agent() {
-  local product
-  product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
-  manifest "$MANIFEST" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" |
-    run_kubectl --namespace "$NAMESPACE" apply -f -
+  gpu_manifest "$MANIFEST" | in_namespace apply -f -
   run_slipway wait facts-agent --timeout 15m
 }
 
@@ -45,6 +43,7 @@ main() {
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "$(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_gpu_agent
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
+  open_step "held-out questions" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_held_out
   open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   open_step "the server" "$(kubectl_line) -n $NAMESPACE get pods" show_server

@@ -13,17 +13,10 @@ source "$GPU_SCRIPTS/lib/node.sh"
 # shellcheck source=../demo/agent.sh
 source "$REPOSITORY/e2e/demo/agent.sh"
 
-# gpu_manifest [SED_EXPRESSION]: with the product that the node has.
-gpu_manifest() {
-  local product
-  product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
-  manifest gpu-rollout.yaml | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "${1:-}"
-}
-
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
 
 deploy_agent() {
-  gpu_manifest | in_namespace apply -f -
+  gpu_manifest gpu-rollout.yaml | in_namespace apply -f -
   run_slipway wait facts-agent --timeout 20m
   run_slipway status facts-agent
 }
@@ -60,7 +53,7 @@ readonly EQUAL='s|^  serving:|  serving:\n    agentResources: {requests: {cpu: 1
 equal_revision() {
   local serving
   serving=$(status_of rollout.stable)
-  gpu_manifest "$EQUAL" | in_namespace apply -f -
+  gpu_manifest gpu-rollout.yaml "$EQUAL" | in_namespace apply -f -
   watch_rollout "$serving"
   [[ $(status_of rollout.stable) != "$serving" ]]
 }
@@ -69,7 +62,7 @@ equal_revision() {
 slow_revision() {
   local serving
   serving=$(status_of rollout.stable)
-  gpu_manifest "$EQUAL;"'s|^      maxSeqLen:|      extraArgs: ["enforce_eager=true"]\n      maxSeqLen:|' |
+  gpu_manifest gpu-rollout.yaml "$EQUAL;"'s|^      maxSeqLen:|      extraArgs: ["enforce_eager=true"]\n      maxSeqLen:|' |
     in_namespace apply -f -
   watch_rollout "$serving"
   [[ $(status_of stage) == RolledBack && $(status_of rollout.stable) == "$serving" ]]

@@ -18,7 +18,7 @@ export DEMO_CLUSTER=gpu
 
 # In the order in which they are packed.
 ALL_PARTS=(tree kubernetes programs packages images wheels)
-GPU_IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-vllm slipway-traefik)
+GPU_IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-preflight slipway-e2e slipway-vllm slipway-traefik)
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -63,6 +63,9 @@ write_variables() {
   printf 'export PYTHONPYCACHEPREFIX=%q PYTHONDONTWRITEBYTECODE=1\n' "$ENVIRONMENT/bytecode"
   # It would be compiled with nvcc at each start; the likeliest token needs none.
   printf 'export VLLM_USE_FLASHINFER_SAMPLER=0\n'
+  # GPUs of a virtual machine may share NVLink's switches with those of others, which multicast could disturb.
+  printf 'export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1\n'
+  printf 'export VLLM_ALLREDUCE_USE_SYMM_MEM=0 VLLM_ALLREDUCE_USE_FLASHINFER=0\n'
   # Triton asks the linker's cache first, which may know no driver.
   printf 'export TRITON_LIBCUDA_PATH=%q\n' "$(find_driver)"
   [[ $(find_driver) == /usr/lib* ]] || printf 'export LD_LIBRARY_PATH=%q\n' "$(find_driver)"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # read by the files that source this one
-# What both scripts of the node share: the demo's steps, and the programs of the parts in place of built ones.
+# What the scripts of the node share: the demo's steps, and the programs of the parts in place of built ones.
 
 export SLIPWAY_CLUSTER_BINARY=$PARTS/kubernetes/slipway-cluster SLIPWAY_COREDNS_BINARY=$PARTS/kubernetes/coredns
 export SLIPWAY_KUBECTL_BINARY=$PARTS/programs/kubectl SLIPWAY_PAUSE_ARCHIVE=$PARTS/kubernetes/pause.tar
@@ -17,3 +17,10 @@ source "$REPOSITORY/e2e/demo/operator.sh"
 mkdir -p "$LOGS" "$NODE"
 
 cluster_folder() { dirname "$KUBECONFIG_FILE"; }
+
+# gpu_manifest NAME [SED_EXPRESSION]: of e2e/manifests/demo. The operator wants the product that the node has.
+gpu_manifest() {
+  local product
+  product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
+  manifest "$1" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "${2:-}"
+}
