@@ -18,7 +18,9 @@ build() {
   # NVML's symbols are looked up when they are called: the library comes with the driver of the node.
   (
     cd "$here/$module"
-    CGO_ENABLED=1 GOFLAGS="-mod=readonly -buildvcs=false" nice -n 10 go build -trimpath \
+    # Upstream keeps functions that NVIDIA deprecates.
+    CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations" GOFLAGS="-mod=readonly -buildvcs=false" \
+      nice -n 10 go build -trimpath \
       -ldflags "-s -w -X $upstream/internal/info.version=$version '-extldflags=-Wl,-z,lazy'" -o "$target/" "$@"
   )
 }
