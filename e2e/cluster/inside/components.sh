@@ -72,7 +72,11 @@ start_apiserver() {
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true \
     --audit-policy-file "$DIR/config/audit-policy.yaml" --audit-log-path "$DIR/log/audit.log" \
     --kubelet-client-certificate "$pki/admin.crt" --kubelet-client-key "$pki/admin.key" \
-    --kubelet-certificate-authority "$pki/ca.crt" --kubelet-preferred-address-types InternalIP
+    --kubelet-certificate-authority "$pki/ca.crt" --kubelet-preferred-address-types InternalIP \
+    --requestheader-client-ca-file "$pki/ca.crt" --requestheader-allowed-names slipway-aggregator \
+    --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
+    --requestheader-extra-headers-prefix X-Remote-Extra- --enable-aggregator-routing=true \
+    --proxy-client-cert-file "$pki/aggregator.crt" --proxy-client-key-file "$pki/aggregator.key"
 }
 
 start_controllers() {

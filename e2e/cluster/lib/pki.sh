@@ -25,6 +25,8 @@ make_certificates() {
   certificate apiserver /CN=kube-apiserver \
     "IP:127.0.0.1,IP:10.96.0.1,IP:$node_ip,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:$service,DNS:$service.cluster.local"
   certificate admin /O=system:masters/CN=slipway-admin DNS:admin
+  # How the API server shows itself to servers of further APIs, such as metrics-server.
+  certificate aggregator /CN=slipway-aggregator DNS:aggregator
   certificate controller-manager /CN=system:kube-controller-manager DNS:controller-manager
   certificate scheduler /CN=system:kube-scheduler DNS:scheduler
   certificate proxy /CN=system:kube-proxy DNS:proxy
