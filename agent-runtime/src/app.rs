@@ -36,7 +36,7 @@ use crate::{
     failure::with_causes,
     objectives::ObjectivesWatch,
     readiness::{Pauses, ReadinessWatch},
-    telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
+    telemetry::{Gpus, Identity, Metrics, MetricsIdentity, Recorder},
     tools::{Catalog, Lookup, PrepareToolError, Registry, Sources},
     traces::{Exporter, SetUpTracesError, Subject, Traces},
 };
@@ -98,6 +98,9 @@ pub enum SetUpError {
     /// The checkpoint's chat template cannot be used for this agent.
     #[error("failed to set up the chat template of the checkpoint")]
     ChatTemplate(#[source] ChatFormatError),
+    /// Nobody can be asked about the GPUs.
+    #[error("failed to set up the client for what the GPUs do")]
+    Gpus(#[source] reqwest::Error),
     /// Runs cannot be traced.
     #[error("failed to set up the traces of runs")]
     Traces(#[source] SetUpTracesError),
@@ -136,6 +139,7 @@ impl App {
             has_chat_template: matches!(prompt, Prompts::Chat(_)),
             own_tools: Arc::default(),
         };
+        let gpus = config.gpus_endpoint.as_deref().map(Gpus::new).transpose().map_err(SetUpError::Gpus)?;
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
         let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
@@ -178,6 +182,7 @@ impl App {
             revision: config.revision,
             admission,
             recorder: Mutex::new(Recorder::new(identity, config.objectives, started_at)),
+            gpus,
             metrics,
             traces,
             clock,
@@ -250,6 +255,9 @@ impl App {
         tasks.spawn(named("readiness", readiness.watch(stop.clone())));
         if let Some(access) = &service.access {
             tasks.spawn(named("access", Arc::clone(access).watch(stop.clone())));
+        }
+        if service.gpus.is_some() {
+            tasks.spawn(named("gpus", Arc::clone(&service).watch_gpus(stop.clone())));
         }
         if service.agent.tools.has_servers() {
             tasks.spawn(named("tools", watch_tools(Arc::clone(&service.agent), stop.clone())));

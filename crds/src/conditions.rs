@@ -213,6 +213,8 @@ reasons! {
     EvidenceUnreachable,
     /// Traffic is not split as declared.
     TrafficSplitMismatch,
+    /// Nodes slow their GPUs down or break them, and no other pod can be judged.
+    NodeAtFault,
     /// A guardrail of the user is exceeded or has no value, and keeps the canary at its step.
     GuardrailBlocking,
     /// The maximum soak of a step has passed without a verdict.

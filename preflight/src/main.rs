@@ -1,10 +1,11 @@
 //! `slipway-preflight [TASK]`: checks the GPUs of this container, writes a report, and ends with 0 or 1.
+//! `slipway-preflight watch`: counts what they do, and tells it on loopback.
 //!
 //! The task is a `PreflightTask` in JSON, by default `{}`: one GPU, nearly all of whose memory is free.
 
 use std::{
     env,
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::{self, Write},
     panic,
     path::Path,
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use slipway_preflight::{check, message, nvidia::Nvidia, weights};
+use slipway_preflight::{check, message, nvidia::Nvidia, serve, weights};
 use slipway_vocabulary::preflight::{GpuRefusal, PreflightReport, PreflightTask};
 use thiserror::Error;
 
@@ -22,6 +23,10 @@ use thiserror::Error;
 const TERMINATION_LOG: &str = "/dev/termination-log";
 /// Time for all checks. A GPU that has fallen off its bus may never answer.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The word in place of a task, for the program beside a server.
+const WATCH: &str = "watch";
+/// Name of its copy there.
+const PROGRAM: &str = "slipway-preflight";
 
 #[derive(Debug, Error)]
 enum PreflightError {
@@ -38,6 +43,19 @@ enum PreflightError {
     MeasureWeights {
         #[source]
         source: weights::WeightsError,
+    },
+    #[error("failed to copy this program to {folder}")]
+    Copy {
+        folder: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("nothing is known of the GPUs: {0}")]
+    Watch(GpuRefusal),
+    #[error("failed to answer on loopback, port {}", slipway_vocabulary::telemetry::PORT)]
+    Serve {
+        #[source]
+        source: io::Error,
     },
     #[error("failed to write the report")]
     WriteReport {
@@ -61,7 +79,14 @@ fn run() -> Result<ExitCode, PreflightError> {
         return Err(PreflightError::Static);
     }
     let written = env::args().nth(1).unwrap_or_else(|| "{}".to_owned());
+    if written == WATCH {
+        return watch();
+    }
     let task: PreflightTask = serde_json::from_str(&written).map_err(|source| PreflightError::ReadTask { source })?;
+    if let Some(folder) = &task.copy_to {
+        let copied = env::current_exe().and_then(|own| fs::copy(own, Path::new(folder).join(PROGRAM)));
+        copied.map_err(|source| PreflightError::Copy { folder: folder.clone(), source })?;
+    }
     let weights_mib = match &task.engine {
         Some(folder) => {
             Some(weights::mib(Path::new(folder)).map_err(|source| PreflightError::MeasureWeights { source })?)
@@ -78,6 +103,14 @@ fn run() -> Result<ExitCode, PreflightError> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Beside a server: what cannot be told is told in the log, and the server goes on.
+fn watch() -> Result<ExitCode, PreflightError> {
+    let nvidia = Nvidia::open().map_err(PreflightError::Watch)?;
+    let gpus = nvidia.at_server().map_err(PreflightError::Watch)?;
+    serve::run(&gpus).map_err(|source| PreflightError::Serve { source })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The checks in a thread of their own, so that a driver that never answers is reported too.

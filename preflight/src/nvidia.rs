@@ -29,7 +29,10 @@ use nvml_wrapper::{
 };
 use slipway_vocabulary::preflight::{GpuRefusal, Slowdown};
 
-use crate::check::{Copied, Gpus, Memory, Node, Repair, Run, Seen};
+use crate::{
+    check::{Copied, Gpus, Memory, Node, Repair, Run, Seen},
+    watch::{Sample, Working},
+};
 
 const MANAGEMENT: &str = "libnvidia-ml.so.1";
 const CUDA: &str = "libcuda.so.1";
@@ -133,6 +136,47 @@ impl Nvidia {
             Ok(Err(error)) => failed_run("copy within its memory", &error.to_string()),
             Err(panicked) => failed_run("copy within its memory", &panicked),
         }
+    }
+}
+
+/// GPUs whose server works, with the errors that the driver reports of them from now on.
+pub struct AtServer<'a> {
+    nvidia: &'a Nvidia,
+    uuids: Vec<String>,
+    events: Option<EventSet<'a>>,
+}
+
+impl Nvidia {
+    /// Looks at the GPUs from now on.
+    ///
+    /// # Errors
+    /// Why nothing can be said of them.
+    pub fn at_server(&self) -> Result<AtServer<'_>, GpuRefusal> {
+        let seen = self.look()?.gpus;
+        let uuids = seen.iter().map(|seen| seen.uuid.clone()).collect();
+        Ok(AtServer { nvidia: self, uuids, events: self.watched(&seen) })
+    }
+}
+
+impl Working for AtServer<'_> {
+    fn sample(&self) -> Vec<Sample> {
+        let reported: Vec<(String, Option<u64>)> = self.events.iter().flat_map(reported).collect();
+        let sample = |uuid: &String| {
+            let xids = reported.iter().filter(|(of, _)| of == uuid).map(|(_, code)| *code).collect();
+            let Ok(device) = self.nvidia.management.device_by_uuid(uuid.as_str()) else {
+                return Sample { xids, ..Sample::default() };
+            };
+            Sample {
+                slowed_by: device.current_throttle_reasons().map(slowdowns).unwrap_or_default(),
+                xids,
+                utilization_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
+                memory_used_mib: device.memory_info().ok().map(|memory| memory.used / MIB),
+                milliwatts: device.power_usage().ok(),
+                clock_mhz: device.clock_info(Clock::SM).ok(),
+                max_clock_mhz: device.max_clock_info(Clock::SM).ok(),
+            }
+        };
+        self.uuids.iter().map(sample).collect()
     }
 }
 

@@ -100,6 +100,9 @@ pub struct RuntimeConfig {
     /// Where the spans of runs are sent. Absent means nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
+    /// Where the program beside the engine tells what the GPUs do: `http://127.0.0.1:9465`. Absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_endpoint: Option<String>,
 }
 
 /// The tool that runs call which are made up.
@@ -230,6 +233,7 @@ impl RuntimeConfig {
             rehearsal: false,
             authentication: None,
             tracing: None,
+            gpus_endpoint: None,
         }
     }
 }

@@ -146,11 +146,15 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         rehearsal: _, // replaces texts, whatever the rest is
         authentication,
         tracing,
+        gpus_endpoint,
     } = config;
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
     kubernetes_name(&mut check, "revision", revision);
-    endpoint(&mut check, &engine.endpoint);
+    endpoint(&mut check, "triton.endpoint", &engine.endpoint, "a gRPC port; write it as http://127.0.0.1:8001");
+    if let Some(gpus) = gpus_endpoint {
+        endpoint(&mut check, "gpusEndpoint", gpus, "an HTTP port; write it as http://127.0.0.1:9465");
+    }
     check.that(!engine.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
     if let Some(folder) = &engine.tokenizer {
         check.that(folder.starts_with('/'), "triton.tokenizer", || {
@@ -202,11 +206,11 @@ fn kubernetes_name(check: &mut Check, field: &str, value: &str) {
     });
 }
 
-fn endpoint(check: &mut Check, endpoint: &str) {
+fn endpoint(check: &mut Check, field: &str, endpoint: &str, remedy: &str) {
     let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
     let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), "triton.endpoint", || {
-        format!("{endpoint:?} is not the address of a gRPC port; write it as http://127.0.0.1:8001")
+    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), field, || {
+        format!("{endpoint:?} is not the address of {remedy}")
     });
 }
 

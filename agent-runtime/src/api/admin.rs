@@ -76,5 +76,6 @@ async fn evidence(
 ) -> Result<Response, ApiError> {
     let Query(EvidenceQuery { after }) =
         query.map_err(|_| ApiError::invalid("after", "is not a window's id; send the last id you have read"))?;
+    service.ask_gpus().await;
     Ok(Json(service.read_evidence(after)).into_response())
 }

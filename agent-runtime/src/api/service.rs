@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use axum::response::Response;
@@ -15,7 +16,8 @@ use crate::{
     access::{Access, Exceeded, Tenant, TenantPlace},
     agent::{Agent, Conversation, RunRequest, Usage, Wishes},
     clock::{Clock, Timestamp},
-    telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
+    failure::with_causes,
+    telemetry::{Gpus, Metrics, Recorder, RefusalReason, Session, TaskJudgement},
     trace_context::TraceContext,
     traces::{Traces, Trail},
 };
@@ -28,6 +30,9 @@ use super::{
     kept_runs::{KeptRuns, Remembered},
     run_names::{NotCounted, RunNames},
 };
+
+/// How often it is asked what the pod's GPUs do.
+const GPU_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the endpoints serve with.
 pub struct Service {
@@ -45,6 +50,8 @@ pub struct Service {
     pub admission: Arc<Admission>,
     /// The evidence.
     pub recorder: Mutex<Recorder>,
+    /// Who tells what the pod's GPUs do, if anybody does.
+    pub gpus: Option<Gpus>,
     /// The metrics.
     pub metrics: Metrics,
     /// What traces runs, if they are.
@@ -205,6 +212,26 @@ impl Service {
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what the pod's GPUs do, where somebody tells it. Nothing depends on the answer.
+    pub async fn ask_gpus(&self) {
+        let Some(gpus) = &self.gpus else { return };
+        let after = self.recorder().gpus_known_to();
+        match gpus.ask(after).await {
+            Ok(told) => self.recorder().note_gpus(told),
+            Err(error) => tracing::debug!(error = with_causes(&error), "nothing new of the GPUs"),
+        }
+    }
+
+    /// Asks again and again until `stop`: what an error of a GPU ends takes what was counted with it.
+    pub async fn watch_gpus(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(GPU_PAUSE) => self.ask_gpus().await,
+            }
+        }
     }
 
     /// The finished windows after one, or all that are kept.

@@ -1,5 +1,6 @@
 //! What is counted: evidence for the operator and metrics for Prometheus. Imports none of the layers it measures.
 
+mod gpus;
 mod load;
 mod metrics;
 mod recorder;
@@ -7,6 +8,7 @@ mod spans;
 mod tenants;
 mod values;
 
+pub use gpus::{Gpus, GpusError};
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};
 pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};
 pub use spans::{DropReason, SpanMetrics};

@@ -11,6 +11,7 @@ use slipway_vocabulary::evidence::{
     window_end, window_id,
     wire::{OLDEST_AGE, VERSION},
 };
+use slipway_vocabulary::telemetry::{GpuWindow, Telemetry};
 
 use crate::clock::Timestamp;
 
@@ -83,6 +84,8 @@ pub struct Recorder {
     started_at: Timestamp,
     objectives: Vec<LatencyObjective>,
     closed: VecDeque<Window>,
+    /// What the pod's GPUs did, by window; the latest of them may grow.
+    gpus: BTreeMap<u64, Vec<GpuWindow>>,
     /// The window that contains the latest moment seen.
     open: u64,
     series: BTreeMap<(Metric, Stratum), Counts>,
@@ -126,6 +129,7 @@ impl Recorder {
             started_at,
             objectives,
             closed: VecDeque::with_capacity(RING_WINDOWS),
+            gpus: BTreeMap::new(),
             open: window_id(started_at.as_seconds()),
             series: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -208,6 +212,19 @@ impl Recorder {
         }
     }
 
+    /// Takes what the pod's GPUs did. Who tells it may have begun again.
+    pub fn note_gpus(&mut self, told: Telemetry) {
+        self.gpus.extend(told.windows.into_iter().map(|window| (window.id, window.gpus)));
+        while self.gpus.len() > RING_WINDOWS {
+            self.gpus.pop_first();
+        }
+    }
+
+    /// The window of GPUs after which there may be news.
+    pub fn gpus_known_to(&self) -> Option<u64> {
+        self.gpus.last_key_value().map(|(id, _)| id.saturating_sub(1))
+    }
+
     /// Model requests in flight now.
     pub fn model_requests_in_flight(&self) -> u64 {
         self.load.model_requests()
@@ -223,8 +240,12 @@ impl Recorder {
             revision: self.identity.revision.clone(),
             pod: self.identity.pod.clone(),
             started_at: self.started_at.to_string(),
-            windows: self.closed.iter().filter(is_new).cloned().collect(),
+            windows: self.closed.iter().filter(is_new).map(|window| self.with_gpus(window)).collect(),
         }
+    }
+
+    fn with_gpus(&self, window: &Window) -> Window {
+        Window { gpus: self.gpus.get(&window.id).cloned().unwrap_or_default(), ..window.clone() }
     }
 
     /// Whether somebody will ask for counts that they have not read yet.
@@ -291,7 +312,7 @@ impl Recorder {
             }
         }
         let load = Some(self.load.take(begin, end));
-        Window { id: self.open, metrics: rows.into_values().collect(), load }
+        Window { id: self.open, metrics: rows.into_values().collect(), load, gpus: Vec::new() }
     }
 }
 

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::{Json, Router, http::StatusCode, routing};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::api::admission::Readiness;
 use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile};
-use slipway_vocabulary::evidence::{Evidence, Metric};
+use slipway_vocabulary::{
+    evidence::{Evidence, Metric},
+    preflight::Slowdown,
+    telemetry::GpuWindow,
+};
 
-use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
+use crate::fixture::{Reply, Sidecar, get, post, serve, sidecar, sidecar_with};
 
 fn objective(name: &str, metric: LatencyMetric, max_microseconds: u64) -> LatencyObjective {
     LatencyObjective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
@@ -137,4 +141,36 @@ async fn readiness_says_what_is_waited_for_and_life_goes_on() {
     sidecar.app.admission().set_readiness(Readiness::Draining);
     assert_eq!(ready().await, (503, "draining: 0 run(s) in flight\n".into()));
     assert_eq!(get(&admin, "/livez").await.body, "ok\n");
+}
+
+/// What the program beside the engine answers: the window that the runs are in.
+async fn beside(status: StatusCode) -> String {
+    let told = json!({"windows": [
+        {"id": 177_000_000, "gpus": [{"gpu": 0, "samples": 50, "slowed": [["Heat", 40]], "clockMhz": 1_200}]},
+        {"id": 177_000_001, "gpus": [{"gpu": 0, "samples": 3, "xids": [79]}]},
+    ]});
+    let answer = move || async move { (status, Json(told)) };
+    serve(Router::new().route("/slipway/v1/gpus", routing::get(answer))).await
+}
+
+async fn gpus_of_windows(status: StatusCode) -> Vec<Vec<GpuWindow>> {
+    let endpoint = beside(status).await;
+    let sidecar = sidecar_with([], |config| config.gpus_endpoint = Some(endpoint));
+    sidecar.time.advance(Duration::from_secs(10));
+    let answer = get(&sidecar.app.admin(), "/slipway/v1/evidence").await;
+    let evidence: Evidence = serde_json::from_str(&answer.body).expect("the evidence reads back");
+    evidence.check().expect("plausible");
+    evidence.windows.into_iter().map(|window| window.gpus).collect()
+}
+
+#[tokio::test]
+async fn evidence_holds_what_the_gpus_did_in_its_windows() {
+    let hot =
+        GpuWindow { samples: 50, slowed: vec![(Slowdown::Heat, 40)], clock_mhz: Some(1_200), ..GpuWindow::default() };
+    assert_eq!(gpus_of_windows(StatusCode::OK).await, [vec![hot]]);
+}
+
+#[tokio::test]
+async fn evidence_is_given_without_the_gpus_where_nobody_tells_of_them() {
+    assert_eq!(gpus_of_windows(StatusCode::SERVICE_UNAVAILABLE).await, [Vec::new()]);
 }

@@ -26,6 +26,9 @@ pub struct PreflightTask {
     pub engine: Option<String>,
     /// Bytes of the report that the kubelet keeps.
     pub message_bytes: usize,
+    /// Folder that the program copies itself to, for the server's container, which it counts in; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_to: Option<String>,
 }
 
 impl Default for PreflightTask {
@@ -37,6 +40,7 @@ impl Default for PreflightTask {
             min_free_per_million: 900_000,
             engine: None,
             message_bytes: 4_096,
+            copy_to: None,
         }
     }
 }

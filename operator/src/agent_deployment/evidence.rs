@@ -44,12 +44,12 @@ pub enum EvidenceError {
 pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<PodEvidence>> {
     let asked: Vec<Asked> = pods.iter().filter_map(Asked::of).collect();
     let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)
-        .map(|Asked { revision, pod, address, is_ready, is_leaving }| async move {
+        .map(|Asked { revision, pod, node, address, is_ready, is_leaving }| async move {
             // An address of IPv6 stands in brackets.
             let host = if address.contains(':') { format!("[{address}]") } else { address };
             let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
             let evidence = answer.inspect_err(|error| log_failure(&pod, error)).ok();
-            (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence, is_leaving }))
+            (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence, is_leaving, node }))
         })
         .buffer_unordered(CONCURRENCY)
         .filter_map(|answer| async move { answer })
@@ -68,6 +68,7 @@ pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<
 struct Asked {
     revision: String,
     pod: String,
+    node: Option<String>,
     address: String,
     is_ready: bool,
     is_leaving: bool,
@@ -80,6 +81,7 @@ impl Asked {
         Some(Self {
             revision: pod.labels().get(labels::REVISION)?.clone(),
             pod: pod.name_any(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             address: status.pod_ip.clone()?,
             is_ready: status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"),
             is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
@@ -123,7 +125,7 @@ mod tests {
         let metadata =
             json!({"name": "support-a-0", "labels": {"slipway.dev/revision": "a"}, "deletionTimestamp": deleted});
         let status = json!({"podIP": "10.0.0.7", "conditions": conditions});
-        let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": status});
+        let pod = json!({"metadata": metadata, "spec": {"containers": [], "nodeName": "gpu-1"}, "status": status});
         Asked::of(&serde_json::from_value(pod).expect("a pod"))
     }
 
@@ -133,7 +135,8 @@ mod tests {
         let ready = json!([{"type": "Ready", "status": "True"}]);
         let expected = |is_ready, is_leaving| {
             let (revision, pod, address) = ("a".to_owned(), "support-a-0".to_owned(), "10.0.0.7".to_owned());
-            Some(Asked { revision, pod, address, is_ready, is_leaving })
+            let node = Some("gpu-1".to_owned());
+            Some(Asked { revision, pod, node, address, is_ready, is_leaving })
         };
         assert_eq!(asked(None, &ready), expected(true, false));
         assert_eq!(asked(Some("2026-01-01T12:00:00Z"), &json!([])), expected(false, true));

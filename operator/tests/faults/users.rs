@@ -135,7 +135,7 @@ fn window(id: u64, runs: u64, slowdown: f64) -> Window {
         sum_microseconds: 0,
         buckets,
     };
-    Window { id, metrics: vec![counted], load: None }
+    Window { id, metrics: vec![counted], load: None, gpus: Vec::new() }
 }
 
 /// Seconds of a window, for those who look once in each.

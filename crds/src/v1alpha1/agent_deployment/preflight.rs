@@ -18,6 +18,9 @@ pub struct Preflight {
     /// is not judged.
     #[serde(default = "default_min_free_memory")]
     pub min_free_memory: Percent,
+    /// Whether the GPUs are looked at while they serve. A rollout then lays what a slow or broken one does at its node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
 }
 
 fn default_min_free_memory() -> Percent {

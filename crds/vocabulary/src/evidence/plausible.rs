@@ -6,7 +6,10 @@
 
 use std::{error::Error, fmt};
 
-use crate::evidence::{Evidence, MetricWindow, RING_WINDOWS, Window, wire::VERSION};
+use crate::{
+    evidence::{Evidence, MetricWindow, RING_WINDOWS, Window, wire::VERSION},
+    telemetry::{GpuWindow, MOST_GPUS, MOST_XIDS},
+};
 
 /// Most metrics of one window: every metric in every unit, in a hundred strata.
 pub const MOST_METRICS: usize = 4_096;
@@ -131,7 +134,17 @@ fn check_window(window: &Window) -> Result<(), Implausible> {
         at_most(id, "runMicroseconds", load.run_microseconds, LARGEST_SUM)?;
         at_most(id, "modelRequestMicroseconds", load.model_request_microseconds, LARGEST_SUM)?;
     }
+    at_most(id, "gpus", window.gpus.len() as u64, MOST_GPUS as u64)?;
+    window.gpus.iter().try_for_each(|gpu| check_gpu(id, gpu))?;
     window.metrics.iter().try_for_each(|metric| check_metric(id, metric))
+}
+
+/// Figures of a GPU are shown, and never added up; their number is what matters.
+fn check_gpu(id: u64, gpu: &GpuWindow) -> Result<(), Implausible> {
+    at_most(id, "xids", gpu.xids.len() as u64, MOST_XIDS as u64)?;
+    at_most(id, "slowed", gpu.slowed.len() as u64, MOST_XIDS as u64)?;
+    let samples = gpu.slowed.iter().map(|(_, samples)| *samples).max().unwrap_or(0);
+    at_most(id, "slowedSamples", samples.into(), gpu.samples.into())
 }
 
 fn check_metric(id: u64, window: &MetricWindow) -> Result<(), Implausible> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LatencyMetric, evidence::Histogram};
+use crate::{LatencyMetric, evidence::Histogram, telemetry::GpuWindow};
 
 /// Version of the form that this program writes, and the latest that it reads. A field that older readers may leave out
 /// raises nothing; a change that they would misread does.
@@ -48,6 +48,9 @@ pub struct Window {
     /// What the pod carried; absent from pods that do not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
+    /// What the pod's GPUs did; empty from pods that nobody looks at them for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuWindow>,
 }
 
 /// What a pod carried in one window: the time that each was in flight within it, summed. Over the window's length this

@@ -274,6 +274,8 @@ pub struct PodEvidence {
     pub evidence: Option<Evidence>,
     /// Whether the cluster or the operator ends it: it finishes its runs, and its end is not harm.
     pub is_leaving: bool,
+    /// Its node, once it has one.
+    pub node: Option<String>,
 }
 
 /// What is seen of the HTTPRoute of an AgentDeployment.

@@ -114,8 +114,13 @@ mod tests {
             serde_json::from_value(json!({"revision": "a", "pod": "support-a-1", "startedAt": "t", "windows": []}))
                 .expect("evidence");
         let asked = [
-            PodEvidence { pod: "support-a-0".to_owned(), evidence: None, is_leaving: false },
-            PodEvidence { pod: "support-a-1".to_owned(), evidence: Some(evidence.clone()), is_leaving: false },
+            PodEvidence { pod: "support-a-0".to_owned(), evidence: None, is_leaving: false, node: None },
+            PodEvidence {
+                pod: "support-a-1".to_owned(),
+                evidence: Some(evidence.clone()),
+                is_leaving: false,
+                node: None,
+            },
         ];
         let images = BTreeMap::from([("triton".to_owned(), "sha256:1".to_owned())]);
         assert_eq!(live(&asked, &[pod]), [LivePod { evidence, images }]);

@@ -29,7 +29,7 @@ fn window(id: u64) -> Window {
         sum_microseconds: 5,
         buckets: Histogram::from_iter([5]),
     };
-    Window { id, metrics: vec![metric], load: Some(Load::default()) }
+    Window { id, metrics: vec![metric], load: Some(Load::default()), gpus: Vec::new() }
 }
 
 /// What is said of a pod whose only window was changed.

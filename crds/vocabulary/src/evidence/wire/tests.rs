@@ -26,6 +26,7 @@ fn evidence() -> Evidence {
                 buckets: [1_000, 500_000].into_iter().collect(),
             }],
             load: Some(Load { run_microseconds: 9_000_000, model_request_microseconds: 6_500_000 }),
+            gpus: Vec::new(),
         }],
     }
 }
@@ -79,7 +80,7 @@ fn the_first_token_that_an_older_pod_reports_is_the_worst_of_the_runs_requests()
 #[test]
 fn a_pod_that_does_not_count_its_load_says_nothing_of_it() {
     let window: Window = serde_json::from_str(r#"{"id":7,"metrics":[]}"#).unwrap();
-    assert_eq!(window, Window { id: 7, metrics: Vec::new(), load: None });
+    assert_eq!(window, Window { id: 7, metrics: Vec::new(), load: None, gpus: Vec::new() });
     assert_eq!(serde_json::to_string(&window).unwrap(), r#"{"id":7,"metrics":[]}"#);
 }
 

@@ -241,10 +241,17 @@ impl Canary<'_> {
 
     /// What is waited for.
     fn why(&self, progress: Step<()>) -> Blocked {
-        if let Err(blocked) = progress {
-            return blocked;
-        }
         let revision = self.target.hash.clone();
+        if let Err(blocked) = progress {
+            let weight = self.weight();
+            let at_fault = self.broken_nodes().map(|message| Why::CanaryJudged {
+                revision,
+                weight,
+                reason: Reason::NodeAtFault,
+                message,
+            });
+            return at_fault.map_or(blocked, Blocked::Waiting);
+        }
         if let Some(why) = route::problem(self.world) {
             return Blocked::Waiting(self.held_for_long(why));
         }
@@ -343,7 +350,12 @@ fn stand_still(world: &World, stable: &str, (recorded, next): (RolloutStatus, Bl
 
 /// The reason of a condition for what the judge says.
 fn reason(code: Option<&str>) -> Reason {
-    let known =
-        [Reason::NoTraffic, Reason::EvidenceUnreachable, Reason::VerdictUnreachable, Reason::TrafficSplitMismatch];
+    let known = [
+        Reason::NoTraffic,
+        Reason::EvidenceUnreachable,
+        Reason::VerdictUnreachable,
+        Reason::TrafficSplitMismatch,
+        Reason::NodeAtFault,
+    ];
     known.into_iter().find(|reason| Some(reason.as_str()) == code).unwrap_or(Reason::RolloutProgressing)
 }

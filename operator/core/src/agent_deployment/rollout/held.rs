@@ -38,6 +38,7 @@ impl Canary<'_> {
             Reason::NoTraffic
             | Reason::EvidenceUnreachable
             | Reason::TrafficSplitMismatch
+            | Reason::NodeAtFault
             | Reason::GuardrailBlocking => true,
             // Nothing continues under suspicion, whatever the spec says. Pause already reports it.
             Reason::VerdictUnreachable => {

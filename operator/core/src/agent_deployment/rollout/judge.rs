@@ -20,6 +20,7 @@ use slipway_vocabulary::evidence::{
 
 use super::{
     baseline,
+    nodes::LeftOut,
     prediction::{self, TokenCosts},
     revision::RevisionPlan,
     steps::PlannedStep,
@@ -86,8 +87,13 @@ impl Case<'_> {
         };
         let latest = LazyCell::new(|| self.latest_windows());
         let is_split_wrong = |judge: &Judge| self.is_split_wrong(judge, &latest);
-        let mut last = None;
-        for window in self.windows(judge.consumed_to()) {
+        let (mut last, mut left_out) = (None, LeftOut::default());
+        for (window, without) in self.windows(judge.consumed_to()) {
+            left_out = without;
+            // What the node has done is not what the revision does. Nothing is decided by it, not even by waiting.
+            if left_out.leaves_an_arm_empty() {
+                continue;
+            }
             if !self.may_advance || is_split_wrong(&judge) {
                 judge.hold();
             }
@@ -103,8 +109,24 @@ impl Case<'_> {
                 break;
             }
         }
+        if left_out.leaves_an_arm_empty() {
+            return self.held_by_nodes(&judge, &left_out);
+        }
         let note = lost.and_then(|error| started_anew(&error));
-        self.conclude(&judge, last, is_split_wrong(&judge), note)
+        let without = (!left_out.is_nobody()).then(|| format!("left out: {left_out}"));
+        self.conclude(&judge, last, is_split_wrong(&judge), [note, without])
+    }
+
+    /// No pod is left on one side whose node is not at fault.
+    fn held_by_nodes(&self, judge: &Judge, left_out: &LeftOut) -> Judged {
+        let code = Reason::NodeAtFault.as_str();
+        let text = format!("{code}: {left_out}; what these pods do is laid at the node, not at the revision");
+        let mut rollout = self.rollout.clone();
+        if self.is_news(Verdict::Hold, code) {
+            write(&mut rollout, judge, self.reference(), (Verdict::Hold, code, text.clone()));
+            rollout.judged_at = Some(Time(self.world.now));
+        }
+        Judged { rollout, verdict: Verdict::Hold, reason: text }
     }
 
     /// Says so where a token of the canary costs more by itself than a run may: no traffic is needed to see it.
@@ -140,7 +162,13 @@ impl Case<'_> {
         costs.map_or(1.0, |TokenCosts { before, after }| after as f64 / before as f64)
     }
 
-    fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool, note: Option<String>) -> Judged {
+    fn conclude(
+        &self,
+        judge: &Judge,
+        last: Option<Judgement>,
+        is_split_wrong: bool,
+        [note, without]: [Option<String>; 2],
+    ) -> Judged {
         let (verdict, reason, code) = match (&last, judge.decided()) {
             (Some(judgement), _) => (judgement.verdict, judgement.reason.to_string(), judgement.reason.code()),
             // Decided before, and written down then.
@@ -156,7 +184,8 @@ impl Case<'_> {
         };
         let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
         if last.is_some() && (note.is_some() || self.is_news(verdict, code)) {
-            let text = note.map_or_else(|| judged.reason.clone(), |note| format!("{}; {note}", judged.reason));
+            let text: Vec<String> = [Some(judged.reason.clone()), note, without].into_iter().flatten().collect();
+            let text = text.join("; ");
             write(&mut judged.rollout, judge, self.reference(), (verdict, code, text));
             judged.rollout.judged_at = Some(Time(self.world.now));
         }
@@ -200,16 +229,16 @@ impl Case<'_> {
     }
 
     /// The finished windows that are to be read, all at the present weight.
-    fn windows(&self, consumed_to: u64) -> Vec<Window> {
+    fn windows(&self, consumed_to: u64) -> Vec<(Window, LeftOut)> {
         self.windows_from(|_| consumed_to / WINDOW_SECONDS)
     }
 
     /// The latest finished windows at the present weight, read or not.
     fn latest_windows(&self) -> Vec<Window> {
-        self.windows_from(|end| end.saturating_sub(MENDED_WINDOWS))
+        self.windows_from(|end| end.saturating_sub(MENDED_WINDOWS)).into_iter().map(|(window, _)| window).collect()
     }
 
-    fn windows_from(&self, first: impl Fn(u64) -> u64) -> Vec<Window> {
+    fn windows_from(&self, first: impl Fn(u64) -> u64) -> Vec<(Window, LeftOut)> {
         let Some(since) = &self.rollout.weight_since else { return Vec::new() };
         let seconds = |time: Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
         let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
@@ -226,13 +255,16 @@ impl Case<'_> {
         self.world.evidence.get(revision).map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> Window {
+    fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> (Window, LeftOut) {
         let planned = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
         let weight_percent = planned.or(self.rollout.weight.map(f64::from));
         let reference_percent = self.rollout.compared_baseline().map(|of| f64::from(of.weight));
         let mut window = Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
+        let left_out = LeftOut::of(id, arms);
+        let without = left_out.names();
         // The sessions of a pod that does not answer are counted by nobody: without them the split would look wrong.
-        let is_split_known = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
+        let is_split_known =
+            without.is_empty() && arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
         let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
         let is_compared = arms.iter().all(|(_, pods)| has_time_to_first_token(pods));
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
@@ -248,12 +280,13 @@ impl Case<'_> {
                 new_sessions: sessions(metric),
                 ..Observation::from_evidence(arm, &name, metric)
             };
-            window.observations.extend(counted.metrics.iter().filter(counts).map(observation));
-            if counted.metrics.is_empty() {
+            if counted.metrics.is_empty() || without.contains(pod.pod.as_str()) {
                 window.observations.push(observation(&idle()));
+                continue;
             }
+            window.observations.extend(counted.metrics.iter().filter(counts).map(observation));
         }
-        window
+        (window, left_out)
     }
 }
 
@@ -388,7 +421,7 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".to_owned(),
             windows: Vec::new(),
         });
-        PodEvidence { pod: "a-0".to_owned(), evidence, is_leaving: false }
+        PodEvidence { pod: "a-0".to_owned(), evidence, is_leaving: false, node: None }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod held;
 mod judge;
 mod keep;
 pub mod layout;
+mod nodes;
 pub(super) mod prediction;
 mod progress;
 mod readiness;

@@ -10,7 +10,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{CapacityPhase, TrafficType},
 };
 
-use super::{build, canary::Canary};
+use super::{build, canary::Canary, nodes::LeftOut};
 use crate::{
     agent_deployment::{parts::Parts, world::Crash},
     plan::Note,
@@ -22,6 +22,12 @@ impl Canary<'_> {
         let (weight, stable) = (self.weight(), self.stable);
         if weight == 0 || !self.is_beside_stable() || self.stable_ready() == 0 || self.ready_pods() > 0 {
             return Parts::default();
+        }
+        // What is told of the GPUs is read only while the canary has a share. That they were hot explains no failure.
+        let broken = self.broken_nodes();
+        if broken.is_some() || self.rollout.reason.as_deref() == Some(Reason::NodeAtFault.as_str()) {
+            self.rollout.reason = broken.as_ref().map(|_| Reason::NodeAtFault.as_str().to_owned());
+            self.rollout.message = broken.map(|words| words.chars().take(512).collect());
         }
         let line =
             format!("plan {} has no ready pod: stable {stable} gets its {weight} % until it has one", self.target.hash);
@@ -37,7 +43,21 @@ impl Canary<'_> {
 
     /// Why a canary goes whose pods are not ready under traffic, without any statistics.
     pub(super) fn unready_under_traffic(&self) -> Option<String> {
+        if self.broken_nodes().is_some() {
+            return None;
+        }
         self.crashed_under_traffic().or_else(|| self.unready_for_too_long())
+    }
+
+    /// The nodes whose GPUs broke under the canary's pods; as it was found, once its share is gone. The plan did not
+    /// make its pods fail.
+    pub(super) fn broken_nodes(&self) -> Option<String> {
+        if self.weight() == 0 {
+            let is_known = self.rollout.reason.as_deref() == Some(Reason::NodeAtFault.as_str());
+            return self.rollout.message.clone().filter(|_| is_known);
+        }
+        let broken = LeftOut::broken(self.world.evidence.get(&self.target.hash)?);
+        (!broken.is_nobody()).then(|| format!("{}: {broken}; cordon the node and delete the pod", Reason::NodeAtFault))
     }
 
     fn crashed_under_traffic(&self) -> Option<String> {

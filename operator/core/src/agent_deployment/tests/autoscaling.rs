@@ -86,7 +86,7 @@ impl Served {
                 row(Metric::AgentRunLatency, share(users.admitted), 0),
                 row(Metric::Shed, 0, share(users.refused)),
             ];
-            windows.push(Window { id, metrics, load: Some(load) });
+            windows.push(Window { id, metrics, load: Some(load), gpus: Vec::new() });
             let surplus = windows.len().saturating_sub(RING_WINDOWS);
             windows.drain(..surplus);
         }
@@ -212,7 +212,7 @@ fn without_a_word_of_the_load_everything_stays_and_says_so() {
         revision: String::new(),
         pod: String::new(),
         started_at: String::new(),
-        windows: vec![Window { id: 1, metrics: Vec::new(), load: None }],
+        windows: vec![Window { id: 1, metrics: Vec::new(), load: None, gpus: Vec::new() }],
     };
     assert_eq!(
         [mute(&[None, None]), mute(&[Some(&not_counting), None])].map(|message| message.expect("it is said")),

@@ -5,6 +5,7 @@ mod guardrails;
 mod held;
 mod killed;
 mod matrix;
+mod nodes;
 mod passed;
 mod pools;
 mod readiness;

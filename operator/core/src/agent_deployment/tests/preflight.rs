@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use pretty_assertions::assert_eq;
+use rstest::rstest;
 use serde_json::json;
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::Preflight, profile::ProfilePhase};
+use slipway_vocabulary::preflight::{GpuRefusal, PreflightReport};
 
 use super::{
     cluster::{Cluster, world},
     profiling::{ended, profiled},
 };
 use crate::{
-    agent_deployment::world::{RefusedPod, ServingView},
+    agent_deployment::world::{RefusedPod, ServingView, Unscheduled},
+    jobs::preflight,
     plan::Child,
 };
 
@@ -108,11 +111,96 @@ fn condition(cluster: &Cluster, type_: &str) -> (String, String, String) {
     (found.status.clone(), found.reason.clone(), found.message.clone())
 }
 
-fn refuse(view: &mut ServingView) {
+fn refuse(view: &mut ServingView, problems: &str) {
     view.ready = 0;
-    view.failure = Some(format!("preflight: {SMALL}"));
+    view.failure = Some(format!("preflight: {problems}"));
     view.refused =
-        Some(RefusedPod { pod: "support-a-x".to_owned(), node: "gpu-1".to_owned(), problems: SMALL.to_owned() });
+        Some(RefusedPod { pod: "support-a-x".to_owned(), node: "gpu-1".to_owned(), problems: problems.to_owned() });
+}
+
+/// A revision whose first pod's container `preflight` has ended with these refusals.
+fn condition_of(refusals: Vec<GpuRefusal>) -> (String, String, String) {
+    let report = serde_json::to_string(&PreflightReport::of(refusals)).expect("JSON");
+    let problems = preflight::refused(&report).expect("it refuses");
+    let mut cluster = with_image(world().edited(|spec| checked(spec, "{}")));
+    cluster = cluster.serving().edited(|spec| spec.agent.system_prompt = "Answer briefly.".to_owned());
+    cluster.settle();
+    let canary = cluster.canary();
+    refuse(cluster.world.serving.get_mut(&canary).expect("its pods"), &problems);
+    cluster.settle();
+    condition(&cluster, "Reconciling")
+}
+
+#[rstest]
+#[case::an_old_driver(
+    GpuRefusal::OldDriver { driver: "535.104.05".to_owned(), needed: "580.65.06".to_owned() },
+    "driver 535.104.05 is older than 580.65.06"
+)]
+#[case::an_occupied_gpu(
+    GpuRefusal::Occupied { gpu: 1, free_mib: 20_000, memory_mib: 81_559, needed_mib: 73_403 },
+    "GPU 1 has 20000 of 81559 MiB free and 73403 are needed"
+)]
+#[case::mig(
+    GpuRefusal::Mig { gpu: 0, name: "NVIDIA H100 80GB HBM3".to_owned() },
+    "GPU 0 (NVIDIA H100 80GB HBM3) is cut into MIG slices"
+)]
+#[case::fewer_gpus_than_asked_for(GpuRefusal::TooFew { seen: 1, asked: 2 }, "the container sees 1 of 2 GPUs")]
+#[case::weights_that_do_not_fit(
+    GpuRefusal::WeightsDoNotFit { weights_mib: 140_000, free_mib: 81_076, gpus: 1 },
+    "the weights take 140000 MiB, and one GPU has 81076 MiB free"
+)]
+fn what_a_gpu_is_refused_for_is_a_condition_with_the_numbers(#[case] refusal: GpuRefusal, #[case] words: &str) {
+    let (status, reason, message) = condition_of(vec![refusal]);
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "PreflightFailed"));
+    assert!(message.contains("on node gpu-1") && message.contains(words), "{message}");
+}
+
+#[test]
+fn a_pod_that_asks_for_more_gpus_than_any_node_has_says_how_many() {
+    let mut cluster = with_image(world().edited(|spec| checked(spec, "{}"))).serving();
+    cluster = cluster.edited(|spec| {
+        spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "16".to_owned());
+    });
+    cluster.settle();
+    let (canary, since) = (cluster.canary(), cluster.world.now);
+    let view = cluster.world.serving.get_mut(&canary).expect("its pods");
+    let message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.".to_owned();
+    (view.ready, view.unscheduled) = (0, Some(Unscheduled { since, message }));
+    cluster.settle();
+    let (_, reason, message) = condition(&cluster, "Reconciling");
+    assert_eq!(reason, "WaitingForCapacity");
+    let words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu, and each pod asks for 16. After ";
+    assert!(message.contains(words), "{message}");
+}
+
+#[test]
+fn gpus_that_are_watched_have_a_program_beside_their_server_and_ask_for_no_gpu_more() {
+    let of = |yaml: &str| {
+        let cluster = with_image(world().edited(|spec| checked(spec, yaml))).serving();
+        pod(&cluster, &cluster.stable())
+    };
+    let (before, after) = (of("{}"), of("{watch: true}"));
+    let container = |pod: &PodSpec, name: &str| {
+        init_containers(pod).into_iter().find(|container| container.name == name).cloned().expect("a container")
+    };
+    let (server, watched) = (container(&before, "triton"), container(&after, "triton"));
+    let [shell, option, script, zero, command @ ..] = watched.command.as_deref().expect("a command") else {
+        panic!("{:?}", watched.command)
+    };
+    let beside = "/slipway/watch/slipway-preflight watch & exec \"$@\"";
+    assert_eq!([shell, option, script, zero], ["/bin/sh", "-c", beside, "sh"]);
+    assert_eq!(Some(command), server.command.as_deref());
+    assert_eq!((watched.resources, watched.startup_probe), (server.resources, server.startup_probe));
+    let mounted = |container: &Container| -> Vec<(String, Option<bool>)> {
+        let mounts = container.volume_mounts.iter().flatten().filter(|mount| mount.name == "gpu-watch");
+        mounts.map(|mount| (mount.mount_path.clone(), mount.read_only)).collect()
+    };
+    let at = |read_only| vec![("/slipway/watch".to_owned(), read_only)];
+    assert_eq!(mounted(&container(&after, "triton")), at(Some(true)));
+    assert_eq!(mounted(&container(&after, "preflight")), at(None));
+    let task = container(&after, "preflight").args.into_iter().flatten().next().expect("a task");
+    assert!(task.contains(r#""copyTo":"/slipway/watch""#), "{task}");
+    assert_eq!(names(&after), names(&before));
 }
 
 #[test]
@@ -123,7 +211,7 @@ fn refused_gpus_are_a_condition_with_the_figures_and_the_node() {
     cluster = cluster.edited(edited);
     cluster.settle();
     let canary = cluster.canary();
-    refuse(cluster.world.serving.get_mut(&canary).expect("its pods"));
+    refuse(cluster.world.serving.get_mut(&canary).expect("its pods"), SMALL);
     cluster.settle();
     let message = format!(
         "revision {canary} does not start on node gpu-1, whose GPUs its preflight refuses: {SMALL}. Pod support-a-x tries \

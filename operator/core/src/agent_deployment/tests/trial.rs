@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::RolloutStatus};
-use slipway_vocabulary::evidence::{
-    Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id,
+use slipway_vocabulary::{
+    evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id},
+    telemetry::GpuWindow,
 };
 
 use super::cluster::{Cluster, lines, world};
@@ -50,6 +51,8 @@ pub(super) struct Trial {
     pub(super) silent: Option<String>,
     /// A pod whose clock is late, and by how many windows.
     pub(super) late: Option<(String, usize)>,
+    /// What the GPU of a pod does, where it is looked at.
+    pub(super) gpus: BTreeMap<String, GpuWindow>,
     /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
     pub(super) astray: i64,
     /// What Prometheus says of the canary by every guardrail.
@@ -99,6 +102,7 @@ impl Trial {
             counted: BTreeMap::new(),
             silent: None,
             late: None,
+            gpus: BTreeMap::new(),
             astray: 0,
             said,
             shares: Vec::new(),
@@ -159,7 +163,7 @@ impl Trial {
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
                     windows: windows[..windows.len().saturating_sub(self.windows_late(&name))].to_vec(),
                 });
-                PodEvidence { is_leaving: false, pod: name, evidence }
+                PodEvidence { is_leaving: false, pod: name, evidence, node: Some("gpu-7".to_owned()) }
             });
             (revision.clone(), pods.collect())
         };
@@ -213,8 +217,10 @@ impl Trial {
         let arms = [(stable, as_good), (canary, fresh(users)), (baseline, fresh(as_good))];
         for ((revision, share), users) in arms.into_iter().filter_map(|(arm, users)| Some((arm?, users))) {
             for pod in 0..2 {
-                let window = window(id, Users { runs: users.runs * share / 200, ..users });
-                self.counted.entry(format!("{revision}-{pod}")).or_default().push(window);
+                let name = format!("{revision}-{pod}");
+                let gpus = self.gpus.get(&name).cloned().into_iter().collect();
+                let window = Window { gpus, ..window(id, Users { runs: users.runs * share / 200, ..users }) };
+                self.counted.entry(name).or_default().push(window);
             }
         }
     }
@@ -245,12 +251,12 @@ fn window(id: u64, users: Users) -> Window {
         buckets,
     };
     if runs == 0 {
-        return Window { id, metrics: Vec::new(), load: None };
+        return Window { id, metrics: Vec::new(), load: None, gpus: Vec::new() };
     }
     let mut metrics = vec![counted(Metric::AgentRunLatency, (runs, runs, errors), buckets)];
     // One client of four says what it thinks. Such words start nothing.
     let words = runs / 4;
     let of_failure = disappointed.map(|percent| share_of(words, percent, id));
     metrics.extend(of_failure.map(|bad| counted(Metric::TaskSuccess, (0, words, bad), Histogram::default())));
-    Window { id, metrics, load: None }
+    Window { id, metrics, load: None, gpus: Vec::new() }
 }

@@ -72,6 +72,6 @@ impl Users {
             row(Metric::RunSuccess, Histogram::new()),
             row(Metric::Shed, Histogram::new()),
         ];
-        Window { id, metrics: if runs == 0 { Vec::new() } else { rows }, load: None }
+        Window { id, metrics: if runs == 0 { Vec::new() } else { rows }, load: None, gpus: Vec::new() }
     }
 }

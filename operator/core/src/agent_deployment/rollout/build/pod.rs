@@ -117,18 +117,16 @@ fn triton(plan: &RevisionPlan) -> Container {
         Some(server) => ((server.command)(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
         None => (triton_command(served_by, plan.layout), triton_probe(plan.layout)),
     };
+    let mounts = [read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)), mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY)];
     Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
-        command: Some(command),
+        command: Some(preflight::watched(plan, command)),
         env: environment(served_by),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(startup_probe),
         resources: Some(plan.triton_resources.to_requirements()),
-        volume_mounts: Some(vec![
-            read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
-            mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY),
-        ]),
+        volume_mounts: Some(mounts.into_iter().chain(preflight::watch_mount(plan)).collect()),
         ..Default::default()
     }
 }
@@ -285,7 +283,8 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         shared_memory(plan.layout),
     ];
     let of_clients = authentication::volumes(plan);
-    own.into_iter().chain(headers).chain(authorities).chain(of_clients).chain(traces::volumes(plan)).collect()
+    let beside = traces::volumes(plan).into_iter().chain(preflight::watch_volume(plan));
+    own.into_iter().chain(headers).chain(authorities).chain(of_clients).chain(beside).collect()
 }
 
 fn shared_memory(layout: Layout) -> Volume {

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use slipway_crds::labels;
 
-use super::{authentication, network_policy, pod, pool, traces};
+use super::{authentication, network_policy, pod, pool, preflight, traces};
 use crate::{
     agent_deployment::{
         metadata::{owned, revision_name, selector, serving_labels},
@@ -55,6 +55,7 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     let rates = world.spec.serving.authentication.as_ref().map(|edited| &edited.rates);
     config.authentication = authentication::config(plan, rates);
     config.tracing = traces::config(plan, &world.namespace);
+    config.gpus_endpoint = preflight::watch_endpoint(plan);
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase};
+use slipway_crds::{
+    labels::GPU_RESOURCE,
+    v1alpha1::agent_deployment::{Capacity, CapacityPhase},
+};
 
 use super::{
     super::canary::{Canary, LOOK},
@@ -11,6 +14,7 @@ use super::{
 };
 use crate::{
     agent_deployment::{parts::Parts, world::Unscheduled},
+    engine::tensorrt_llm::gpus,
     why::{Blocked, Why},
 };
 
@@ -53,8 +57,16 @@ impl Canary<'_> {
         });
         Why::RevisionUnscheduled {
             revision: of_baseline.unwrap_or_else(|| self.target.hash.clone()),
-            scheduler: shortened(&unscheduled.message),
+            scheduler: self.with_gpus(shortened(&unscheduled.message)),
             then: format!("After {deadline} (spec.rollout.capacityDeadline) {then}"),
+        }
+    }
+
+    /// The scheduler names a resource that is short, and not how much a pod asks for.
+    fn with_gpus(&self, scheduler: String) -> String {
+        match gpus(&self.target.plan.triton_resources).filter(|_| scheduler.contains(GPU_RESOURCE)) {
+            Some(asked) => format!("{scheduler}, and each pod asks for {asked}"),
+            None => scheduler,
         }
     }
 
@@ -62,7 +74,7 @@ impl Canary<'_> {
         let room = self.room();
         let each = if self.baseline().is_some() { 2 } else { 1 };
         let (pods, wanted) = room.map_or((0, 0), |room| (each * room.pods, each * room.wanted));
-        let scheduler = room.map(|room| room.message.clone()).unwrap_or_default();
+        let scheduler = self.with_gpus(room.map(|room| room.message.clone()).unwrap_or_default());
         Why::InsufficientCapacity { revision: self.target.hash.clone(), pods, wanted, scheduler, remedy: self.remedy() }
     }
 
