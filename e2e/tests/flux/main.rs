@@ -90,8 +90,8 @@ async fn a_kustomization_is_ready_once_the_canary_has_won_and_fails_once_it_was_
 /// Written by hand, without the plugin.
 const BY_HAND: &str = "example.com/ticket";
 
-/// An annotation of the plugin's stays although Flux applies the manifest again and again. One of `kubectl annotate` does
-/// not: Flux undoes what field managers write whose names begin with `kubectl`.
+/// An annotation of the plugin's stays although Flux applies the manifest again and again. One of `kubectl annotate`
+/// does not: Flux undoes what field managers write whose names begin with `kubectl`.
 async fn a_pause_is_not_put_back(namespace: &Namespace) {
     slipway(namespace, "pause", AGENT);
     let annotation = format!("{BY_HAND}=42");
@@ -138,7 +138,7 @@ async fn wait_for_pods(bench: &Bench, wanted: i32) {
     bench.namespace.wait(AGENT, &format!("{wanted} pods"), READY_LIMIT, has).await.unwrap();
 }
 
-/// The autoscaler is in Git beside the agent, and writes the agent's /scale. It takes away the pod that a person added,
+/// The autoscaler is in Git beside the agent, and writes the agent's /scale. It removes the pod that a person added,
 /// adds one under load, and Flux finds nothing to correct.
 async fn an_autoscaler_is_not_put_back(flux: &Flux, repository: &Repository, bench: &Bench) {
     let name = bench.namespace.name();

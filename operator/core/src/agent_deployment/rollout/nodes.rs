@@ -30,8 +30,8 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Who is left out of a window. Where the same share of both arms' pods is at fault, that hits both revisions alike:
-    /// nobody is left out, and the window says what it says.
+    /// Who is left out of a window. The same share of pods at fault on both arms hits both revisions alike: then nobody
+    /// is left out.
     pub(super) fn of(id: u64, arms: &[(Arm, &[PodEvidence])]) -> Self {
         let counted = arms.iter().map(|(_, pods)| Counted::of(id, pods)).collect::<Vec<_>>();
         let shares = |a: &Counted, b: &Counted| a.at_fault.len() * b.pods == b.at_fault.len() * a.pods;
@@ -110,7 +110,7 @@ impl Counted {
     }
 }
 
-/// What the pod's GPUs say of a window, after broken hardware that they have told of before: that stays broken.
+/// What the pod's GPUs say of a window, after the broken hardware that they reported before: that stays broken.
 fn faults(id: u64, evidence: &Evidence) -> Vec<GpuFault> {
     let before = evidence.windows.iter().filter(|window| window.id < id).flat_map(|window| &window.gpus);
     let now = evidence.windows.iter().filter(|window| window.id == id).flat_map(|window| &window.gpus);
