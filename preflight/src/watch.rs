@@ -85,8 +85,8 @@ impl Watch {
         counts.iter_mut().zip(samples).for_each(|(counts, sample)| counts.add(sample));
     }
 
-    /// The windows with a greater id than `after`; without it, all that are kept. The open one comes last, as it
-    /// stands: an error may end the server, and this program with it.
+    /// The windows with a greater id than `after`, or all that are kept. The last is the open one as it stands: an
+    /// error may end the server, and this program with it.
     pub fn told(&mut self, unix_seconds: u64, after: Option<u64>) -> Telemetry {
         self.close_until(unix_seconds);
         let is_new = |window: &TelemetryWindow| after.is_none_or(|after| window.id > after);

@@ -274,7 +274,8 @@ impl Case<'_> {
             let Some(evidence) = &pod.evidence else { continue };
             // A restarted container counts from zero: the judge sees another pod.
             let name = format!("{}@{}", evidence.pod, evidence.started_at);
-            let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
+            let Ok(place) = evidence.windows.binary_search_by_key(&id, |window| window.id) else { continue };
+            let counted = &evidence.windows[place];
             let counts = |metric: &&MetricWindow| is_compared || metric.metric != Metric::TimeToFirstToken;
             let observation = |metric: &MetricWindow| Observation {
                 new_sessions: sessions(metric),

@@ -30,8 +30,8 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Who is left out of a window. The same share of pods at fault on both arms hits both revisions alike: then nobody
-    /// is left out.
+    /// Who is left out of a window. Where the same share of both arms' pods is at fault, both revisions are hit alike,
+    /// and nobody is left out.
     pub(super) fn of(id: u64, arms: &[(Arm, &[PodEvidence])]) -> Self {
         let counted = arms.iter().map(|(_, pods)| Counted::of(id, pods)).collect::<Vec<_>>();
         let shares = |a: &Counted, b: &Counted| a.at_fault.len() * b.pods == b.at_fault.len() * a.pods;
@@ -98,7 +98,7 @@ impl Counted {
     fn of(id: u64, pods: &[PodEvidence]) -> Self {
         let counted = pods.iter().filter_map(|pod| {
             let evidence = pod.evidence.as_ref()?;
-            evidence.windows.iter().any(|window| window.id == id).then_some((pod, evidence))
+            evidence.windows.binary_search_by_key(&id, |window| window.id).ok().map(|_| (pod, evidence))
         });
         let counted: Vec<_> = counted.collect();
         let at_fault = counted.iter().filter_map(|(pod, evidence)| {
@@ -110,12 +110,12 @@ impl Counted {
     }
 }
 
-/// What the pod's GPUs say of a window, after the broken hardware that they reported before: that stays broken.
+/// What the pod's GPUs say of a window, after hardware that broke before it: that stays broken.
 fn faults(id: u64, evidence: &Evidence) -> Vec<GpuFault> {
-    let before = evidence.windows.iter().filter(|window| window.id < id).flat_map(|window| &window.gpus);
-    let now = evidence.windows.iter().filter(|window| window.id == id).flat_map(|window| &window.gpus);
-    let mut faults: Vec<GpuFault> = before.filter_map(GpuWindow::broken).collect();
-    faults.extend(now.flat_map(GpuWindow::faults));
+    let until = evidence.windows.iter().take_while(|window| window.id <= id);
+    let broken = until.clone().filter(|window| window.id < id).flat_map(|window| &window.gpus);
+    let now = until.filter(|window| window.id == id).flat_map(|window| &window.gpus);
+    let faults = broken.filter_map(GpuWindow::broken).chain(now.flat_map(GpuWindow::faults));
     let mut known: Vec<GpuFault> = Vec::new();
     for fault in faults {
         if !known.contains(&fault) {

@@ -66,7 +66,7 @@ fn nothing_is_decided_by_pods_of_such_nodes_however_long_it_takes(#[case] users:
     let mut trial = trial();
     let (stable, canary) = (trial.stable(), trial.cluster.canary());
     give(&mut trial, &canary, 2, &hot());
-    trial.serve(3 * 60 * 60, users);
+    trial.serve(50 * 60, users);
     assert_eq!((trial.stable(), trial.canary(), trial.share()), (stable, Some(canary), 20));
     let (reason, message) = condition(&trial, "Suspended");
     let told =
@@ -82,10 +82,10 @@ fn a_canary_is_judged_once_its_nodes_have_cooled_down() {
     trial.serve(10 * 60, EQUAL);
     let mut slow = trial.clone();
     give(&mut trial, &canary, 2, &well());
-    trial.serve(2 * 60 * 60, EQUAL);
+    trial.serve(90 * 60, EQUAL);
     assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
     give(&mut slow, &canary, 2, &well());
-    slow.serve(60 * 60, Users { slowdown: 2.0, ..EQUAL });
+    slow.serve(30 * 60, Users { slowdown: 2.0, ..EQUAL });
     assert_eq!((slow.stable(), slow.rollout().rejected.len()), (stable, 1), "{:?}", slow.rollout());
 }
 
@@ -108,10 +108,10 @@ fn the_others_are_judged_where_one_pod_has_such_a_node() {
     let mut trial = trial();
     let canary = trial.cluster.canary();
     give(&mut trial, &canary, 1, &hot());
-    trial.serve(10 * 60, EQUAL);
+    trial.serve(2 * 60, EQUAL);
     let message = trial.rollout().message.expect("a verdict");
     assert!(message.contains(&format!("left out: on node gpu-7 of pod {canary}-0 GPU 0")), "{message}");
-    trial.serve(2 * 60 * 60, EQUAL);
+    trial.serve(90 * 60, EQUAL);
     assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
 }
 
