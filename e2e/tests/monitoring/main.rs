@@ -14,6 +14,7 @@ use std::{
 
 use kube::ResourceExt;
 use pretty_assertions::assert_eq;
+use reqwest::Url;
 use serde_json::{Value, json};
 use slipway_crds::labels;
 use slipway_e2e::{
@@ -36,7 +37,7 @@ const FAILING: &str = "failing";
 /// Rules are evaluated every five seconds, messages wait a second, and Prometheus repeats alerts every minute.
 const LIMIT: Duration = Duration::from_secs(300);
 /// What the chart is told, as docs/metrics.md and docs/alerts.md say.
-const VALUES: [&str; 7] = [
+const VALUES: [&str; 8] = [
     "monitoring.enabled=true",
     "monitoring.interval=5s",
     "monitoring.labels.release=kube-prometheus-stack",
@@ -44,25 +45,23 @@ const VALUES: [&str; 7] = [
     "alerts.ruleLabels.release=kube-prometheus-stack",
     "alerts.runbookUrl=https://wiki.example.com/runbooks",
     "prometheus.url=http://prometheus.monitoring",
+    "prices.podWithoutGPU=0.05",
 ];
 /// What this cluster lacks, with the panels that ask for it.
-const LACKING: [(&str, &[&str]); 7] = [
-    ("prices", &["Cost of 1,000 runs", "Cost of a million output tokens", "Cost an hour", "Cost beside its target"]),
+const LACKING: [(&str, &[&str]); 4] = [
     ("receivers of notifications", &["Notifications a second", "Notifications that wait"]),
-    ("failures", &["Attempts and failures", "Those that did not succeed", "Stalled agents"]),
+    ("errors between operator and API server", &["Those that did not succeed"]),
     ("a store with a retention", &["Known size", "Fullest volumes", "Failed sweeps"]),
-    ("tools of the agent that is shown", &["Tools"]),
     ("tokens in pieces", &["Model calls"]),
-    (
-        "predictions of the agent that is shown",
-        &[
-            "Target, prediction and observation",
-            "Throughput beside its target",
-            "Share of failed runs",
-            "Error rates and throughput",
-            "Observed latency beside the prediction",
-        ],
-    ),
+];
+/// The agent that is measured, has a target for its cost, and calls tools.
+const MEASURED: &str = "facts-agent";
+/// What Prometheus has once the canary is judged and the measured agent has answered.
+const AWAITED: [&str; 4] = [
+    "slipway_operator_rollout_log_evidence",
+    "slipway_operator_rollout_expected_verdict_seconds",
+    "slipway_operator_rollout_guardrail_value",
+    "rate(gen_ai_execute_tool_duration_seconds_count[1m]) > 0",
 ];
 
 #[tokio::test]
@@ -80,9 +79,9 @@ async fn monitors_rules_panels_and_routes_work_with_the_prometheus_operator() {
     targets_are_found_by_the_monitors_alone(&monitoring, &bench).await;
     rules_of_operator_and_agents_are_evaluated(&monitoring).await;
     alerts_reach_slack_and_pager_duty(&monitoring, &bench).await;
-    what_dashboards_show_happens(&bench).await;
+    what_dashboards_show_happens(&monitoring, &bench).await;
     let span = Span { start: begun, end: now() };
-    every_panel_has_data(drawn(&monitoring, (NAMESPACE, AGENT), span).await);
+    every_panel_has_data(drawn(&monitoring, (NAMESPACE, &[AGENT, MEASURED]), span).await);
     load.stop().await.unwrap();
 }
 
@@ -231,23 +230,24 @@ async fn alerts_reach_slack_and_pager_duty(monitoring: &Namespace, bench: &Bench
     load.stop().await.unwrap();
 }
 
-/// A campaign, runs that call tools, and a canary with a guardrail.
-async fn what_dashboards_show_happens(bench: &Bench) {
+/// A campaign, runs that call tools, an engine that cannot be built, and a canary with a guardrail.
+async fn what_dashboards_show_happens(monitoring: &Namespace, bench: &Bench) {
     bench.namespace.give_workload().await.unwrap();
     let mut measured = facts_agent().unwrap();
+    measured["metadata"]["name"] = json!(MEASURED);
     measured["spec"]["search"] = json!({"precision": ["INT8"], "concurrency": [1, 4]});
     measured["spec"]["slo"]["throughput"] = json!({"min": "2", "unit": "Runs"});
+    measured["spec"]["slo"]["cost"] = json!({"max": "1", "unit": "Runs"});
     measured["spec"]["profiling"] = json!({
         "workloads": [{"name": "runs", "agentTrace": workload_source("trace.jsonl")}],
         "driver": "AgentRun",
         "budget": {"measurements": 8, "gpuHours": "1"},
     });
     bench.namespace.campaign(&measured).await.unwrap();
-    let name = measured["metadata"]["name"].as_str().unwrap();
-    let question = draw_question(fresh_seed()).unwrap();
-    bench.namespace.teach(&question).await.unwrap();
-    let run = bench.namespace.ask(name, &question.question).await.unwrap();
-    println!("{run}");
+    let mut broken = facts_agent().unwrap();
+    broken["metadata"]["name"] = json!("broken");
+    broken["spec"]["engine"]["custom"]["options"] = json!({"weightNoisePercent": "lots"});
+    bench.apply(&broken).await.unwrap();
 
     let mut guarded = bench.with(&[("medianMilliseconds", "195")]);
     guarded["spec"]["rollout"]["guardrails"] =
@@ -255,7 +255,22 @@ async fn what_dashboards_show_happens(bench: &Bench) {
     bench.apply(&guarded).await.unwrap();
     bench.wait_for_canary().await.unwrap();
     bench.wait_for("20 %", |rollout| rollout.weight == Some(20)).await.unwrap();
-    bench.wait_for("evidence", |rollout| !rollout.evidence.is_empty()).await.unwrap();
+    for expression in AWAITED {
+        let url = Url::parse_with_params("http://prometheus/api/v1/query", [("query", expression)]).unwrap();
+        let path = format!("{}?{}", url.path(), url.query().unwrap());
+        ask_a_question(bench).await;
+        ask(monitoring, ("prometheus", &path), |answer| {
+            let has_data = answer["data"]["result"].as_array().is_some_and(|result| !result.is_empty());
+            if has_data { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+    }
+}
+
+async fn ask_a_question(bench: &Bench) {
+    let question = draw_question(fresh_seed()).unwrap();
+    bench.namespace.teach(&question).await.unwrap();
+    println!("{}", bench.namespace.ask(MEASURED, &question.question).await.unwrap());
 }
 
 /// What was answered stands beside the suite's record, from which the images of docs/metrics.md are drawn.

@@ -57,13 +57,21 @@ fn chosen(expression: &str, dashboard: &Value, namespace: &str, agent: &str) -> 
     })
 }
 
-/// What every query of every panel shows.
-pub async fn drawn(monitoring: &Namespace, (namespace, agent): (&str, &str), span: Span) -> Vec<Drawn> {
+/// What every query of every panel shows. A dashboard of one agent is asked about each of them in turn, until one has
+/// data: a person chooses the agent as well.
+pub async fn drawn(monitoring: &Namespace, (namespace, agents): (&str, &[&str]), span: Span) -> Vec<Drawn> {
     let mut all = Vec::new();
     for dashboard in dashboards() {
         for panel in dashboard["panels"].as_array().unwrap() {
             for (number, target) in panel["targets"].as_array().into_iter().flatten().enumerate() {
-                let expression = chosen(target["expr"].as_str().unwrap(), &dashboard, namespace, agent);
+                let mut series = Vec::new();
+                for agent in agents {
+                    let expression = chosen(target["expr"].as_str().unwrap(), &dashboard, namespace, agent);
+                    series = over(monitoring, &expression, span).await;
+                    if !series.is_empty() {
+                        break;
+                    }
+                }
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 all.push(Drawn {
                     dashboard: text(&dashboard["title"]),
@@ -72,7 +80,7 @@ pub async fn drawn(monitoring: &Namespace, (namespace, agent): (&str, &str), spa
                     unit: panel["fieldConfig"]["defaults"]["unit"].clone(),
                     number,
                     legend: text(&target["legendFormat"]),
-                    series: over(monitoring, &expression, span).await,
+                    series,
                 });
             }
         }
