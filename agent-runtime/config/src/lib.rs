@@ -29,7 +29,7 @@ pub use network::{AllowedNetworks, ForbiddenAddress, NetworkError, SpecialAddres
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
 pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
-pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
+pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect, recording::RecordingLevel};
 pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use traces::Tracing;
 pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
@@ -100,6 +100,9 @@ pub struct RuntimeConfig {
     /// Where the spans of runs are sent. Absent means nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
+    /// What is remembered of runs.
+    #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
+    pub recording: RecordingLevel,
 }
 
 /// The tool that runs call which are made up.
@@ -230,6 +233,7 @@ impl RuntimeConfig {
             rehearsal: false,
             authentication: None,
             tracing: None,
+            recording: RecordingLevel::default(),
         }
     }
 }

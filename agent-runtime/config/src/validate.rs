@@ -146,6 +146,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         rehearsal: _, // replaces texts, whatever the rest is
         authentication,
         tracing,
+        recording: _, // every level is one
     } = config;
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);

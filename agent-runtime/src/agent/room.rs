@@ -7,7 +7,7 @@
 use super::{
     chat::Vocabulary,
     grammar::Observation,
-    state::{Call, CallEnd, CallId, CallResult, State},
+    state::{Call, CallEnd, CallId, CallResult, Opening, State},
 };
 
 /// Bytes of all that tools gave in one run: more fits no model's context.
@@ -41,6 +41,15 @@ pub fn excess(tokens: u32, most: u32) -> Option<u32> {
 }
 
 impl State {
+    /// Characters of the first prompt.
+    pub fn opening_characters(&self) -> u64 {
+        let prompt = match &self.opening {
+            Opening::Transcript(prompt) => prompt,
+            Opening::Chat(talk) => talk.first(),
+        };
+        u64::try_from(prompt.chars().count()).unwrap_or(u64::MAX)
+    }
+
     /// Bytes of what tools gave and the transcript still has.
     pub(super) fn result_bytes(&self) -> usize {
         self.steps.iter().flat_map(|step| &step.calls).map(|call| answer(call).map_or(0, str::len)).sum()
@@ -71,6 +80,13 @@ impl State {
             }
         }
         left_out
+    }
+}
+
+impl Call {
+    /// What the model sees of it; nothing while it runs, or of one that was cancelled.
+    pub fn observed(&self) -> Option<&str> {
+        answer(self)
     }
 }
 

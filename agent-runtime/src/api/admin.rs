@@ -10,6 +10,7 @@ use axum::{
     routing::get,
 };
 use serde::Deserialize;
+use slipway_vocabulary::recording::Recording;
 
 use super::{admission::Readiness, error::ApiError, service::Service};
 
@@ -23,7 +24,21 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route(slipway_vocabulary::evidence::PATH, get(evidence))
+        .route(slipway_vocabulary::recording::PATH, get(lengths))
         .with_state(service)
+}
+
+/// What is remembered of runs with its texts. Only the pod's own loopback may reach it.
+pub fn texts_router(service: Arc<Service>) -> Router {
+    Router::new().route(slipway_vocabulary::recording::PATH, get(texts)).with_state(service)
+}
+
+async fn lengths(State(service): State<Arc<Service>>) -> Json<Recording> {
+    Json(service.recordings.lengths(service.clock.now()))
+}
+
+async fn texts(State(service): State<Arc<Service>>) -> Json<Recording> {
+    Json(service.recordings.texts(service.clock.now()))
 }
 
 async fn readyz(State(service): State<Arc<Service>>) -> (StatusCode, String) {

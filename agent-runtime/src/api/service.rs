@@ -26,6 +26,7 @@ use super::{
     idempotency::{self, Claim, Key, Outcomes},
     in_flight::{self, Counted, Events, Places},
     kept_runs::{KeptRuns, Remembered},
+    recording::Recordings,
     run_names::{NotCounted, RunNames},
 };
 
@@ -61,6 +62,8 @@ pub struct Service {
     pub outcomes: Arc<Outcomes>,
     /// Runs that their clients may read and cancel.
     pub kept_runs: KeptRuns,
+    /// Runs whose traffic can be sent again.
+    pub recordings: Recordings,
     /// Tells that the evidence was read.
     pub evidence_read: Notify,
 }
@@ -160,6 +163,7 @@ impl Service {
         let opening = self.agent.prompts.get().open(&conversation, &wishes, at);
         let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
+        let asked = self.recordings.asked(&conversation);
         let id = self.names.next(tenant.as_ref());
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
             None => None,
@@ -197,7 +201,8 @@ impl Service {
         };
         let events = Arc::clone(&self.agent).run(request);
         let trail = traced.filter(|traced| traced.context.is_sampled()).map(Trail::new);
-        let counted = Counted { service: Arc::clone(self), id: id.clone(), tenant, usage, at, unit, trail };
+        let service = Arc::clone(self);
+        let counted = Counted { service, id: id.clone(), tenant, usage, at, unit, asked, trail };
         let places = Places { of_pod: permit, of_tenant };
         Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, places, ticket, events) })
     }

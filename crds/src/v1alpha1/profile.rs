@@ -76,6 +76,12 @@ pub struct ProfileInputs {
     /// Recorded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<FrozenData>,
+    /// Lengths of recorded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_lengths: Option<FrozenData>,
+    /// Recorded runs that arrived in a second over all replicas. Absent where their lines have no times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_runs_per_second: Option<PositiveDecimal>,
     /// Runs that are made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticRuns>,
@@ -113,7 +119,12 @@ pub struct ProfileInputs {
 impl ProfileInputs {
     /// Whether there are whole runs, recorded or made up.
     pub fn has_runs(&self) -> bool {
-        self.agent_trace.is_some() || self.synthetic.is_some()
+        self.agent_trace.is_some() || self.is_made_up()
+    }
+
+    /// Whether their texts are made up.
+    pub fn is_made_up(&self) -> bool {
+        self.recorded_lengths.is_some() || self.synthetic.is_some()
     }
 
     /// Runs a second over all replicas, where the traffic says how many arrive.

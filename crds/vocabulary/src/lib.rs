@@ -3,8 +3,8 @@
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. A [`RolloutVerdict`] is the judge's on a
 //! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
-//! measures it. [`gpu`] is the one table of GPU products, [`preflight`] what a pod checks of its GPUs, and
-//! [`ToolCallDialect`] how a model writes its tool calls.
+//! measures it. [`gpu`] is the one table of GPU products, and [`preflight`] what a pod checks of its GPUs.
+//! [`recording`] is what a pod remembers of runs, and [`ToolCallDialect`] how a model writes its tool calls.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -18,6 +18,7 @@ mod latency;
 mod measurement;
 mod percentile;
 pub mod preflight;
+pub mod recording;
 mod rollout;
 pub mod serving;
 mod tool_calls;

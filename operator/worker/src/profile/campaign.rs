@@ -68,11 +68,16 @@ impl Load {
 
     /// The tools are answered from the trace until this process ends.
     pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
-        let (trace, arrivals) = match &settings.trace {
-            Runs::Recorded(file) => (Trace::read(file), Arrivals::POISSON),
-            Runs::Synthetic(of) => (Trace::of(synthetic::runs(of)), Arrivals::Random { burst: of.burst }),
+        let trace = match &settings.trace {
+            Runs::Recorded(file) => Trace::read(file),
+            Runs::Lengths { lengths, seed } => synthetic::read(lengths, *seed).and_then(Trace::of),
+            Runs::Synthetic(of) => Trace::of(synthetic::runs(of)),
         };
         let trace = trace.map_err(ProfileError::Trace)?;
+        let arrivals = match &settings.trace {
+            Runs::Recorded(_) | Runs::Lengths { .. } => trace.arrivals.clone(),
+            Runs::Synthetic(of) => Arrivals::Random { burst: of.burst },
+        };
         let inputs = Arc::new(trace.inputs.clone());
         let address = setup.replay;
         trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;

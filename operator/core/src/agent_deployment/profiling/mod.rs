@@ -209,7 +209,7 @@ fn freeze(
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
-    let mut agent_trace = None;
+    let (mut agent_trace, mut recorded_lengths, mut recorded_runs_per_second) = (None, None, None);
     let synthetic = profiling.workloads.iter().find_map(|workload| workload.synthetic.clone());
     synthetic.iter().try_for_each(|runs| lengths::fit(world, resolved, runs))?;
     for workload in &profiling.workloads {
@@ -219,11 +219,18 @@ fn freeze(
         }
         if let Some(source) = &workload.agent_trace {
             agent_trace = Some(frozen(world, source)?);
+            recorded_runs_per_second = lengths::runs_per_second(world, source);
+        }
+        if let Some(source) = &workload.recorded_lengths {
+            recorded_lengths = Some(frozen(world, source)?);
+            lengths::fit_recorded(world, resolved, source)?;
+            recorded_runs_per_second = lengths::runs_per_second(world, source);
         }
     }
     let slo = &world.spec.slo;
-    let has_rate =
-        slo.throughput.is_some() || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
+    let has_rate = slo.throughput.is_some()
+        || recorded_runs_per_second.is_some()
+        || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
     Ok(ProfileInputs {
         engines: engines.iter().map(profiled).collect(),
         configurations,
@@ -231,6 +238,8 @@ fn freeze(
         driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
+        recorded_lengths,
+        recorded_runs_per_second,
         synthetic,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
@@ -271,7 +280,7 @@ fn frozen(world: &World, source: &ConfigMapSource) -> Step<FrozenData> {
     let reference = &source.config_map;
     let config_map = reference.name.clone();
     match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
-        Some(WorkloadView::Lines { digest }) => {
+        Some(WorkloadView::Lines { digest } | WorkloadView::Runs { digest, traffic: _ }) => {
             Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
         }
         Some(WorkloadView::Invalid { problem }) => {

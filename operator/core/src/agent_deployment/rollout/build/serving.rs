@@ -55,6 +55,7 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     let rates = world.spec.serving.authentication.as_ref().map(|edited| &edited.rates);
     config.authentication = authentication::config(plan, rates);
     config.tracing = traces::config(plan, &world.namespace);
+    config.recording = plan.recording;
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),

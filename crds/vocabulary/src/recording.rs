@@ -1,0 +1,197 @@
+//! Runs of live agents as traffic that can be sent again: what pods remember of them, and the lines of the files that
+//! campaigns read. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Path under which pods serve a [`Recording`].
+pub const PATH: &str = "/slipway/v1/recording";
+
+/// Port of a pod's loopback on which its recording has texts.
+pub const TEXTS_PORT: u16 = 9467;
+
+/// How long pods remember a run, in seconds.
+pub const KEPT_SECONDS: u64 = 3_600;
+
+/// Version of the form that this program writes.
+pub const VERSION: u32 = 1;
+
+/// Most tokens of all runs of a file of `recordedLengths`: a campaign keeps their texts in memory.
+pub const MOST_TOKENS: u64 = 8_000_000;
+
+/// What pods remember of runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub enum RecordingLevel {
+    /// Nothing.
+    None,
+    /// Lengths in tokens, times of arrival, and names and latencies of tools.
+    #[default]
+    Lengths,
+    /// Also questions, and arguments and results of tools.
+    Texts,
+}
+
+impl RecordingLevel {
+    /// Whether it is what pods remember where nobody says anything.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a pod remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    /// Version of the form.
+    pub version: u32,
+    /// The revision that the pod serves.
+    pub revision: String,
+    /// The pod's name.
+    pub pod: String,
+    /// What it remembers.
+    pub level: RecordingLevel,
+    /// The pod's clock, in microseconds of Unix time.
+    pub at_micros: u64,
+    /// Every run that was answered since then is there, in microseconds of Unix time.
+    pub since_micros: u64,
+    /// Answered runs of the last hour that are not there, because they came before.
+    pub dropped: u64,
+    /// Runs of the last hour without an answer: they are not there either.
+    pub unanswered: u64,
+    /// In the order of their ends.
+    pub runs: Vec<RecordedRun>,
+}
+
+/// A run that was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedRun {
+    /// Its lengths. It arrived at this time in microseconds of Unix time.
+    pub lengths: RunLengths,
+    /// The same with its texts, where they are remembered and can be sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub texts: Option<TraceLine>,
+}
+
+/// A run by its lengths: a line of a file of `recordedLengths`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunLengths {
+    /// When it arrived, in microseconds after a moment that all lines share. Absent means at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_micros: Option<u64>,
+    /// Tokens of what the client sent, about.
+    pub input_tokens: u32,
+    /// Its model requests, at least one.
+    pub turns: Vec<TurnLengths>,
+}
+
+impl RunLengths {
+    /// Tokens of all that was said and given in it, about.
+    pub fn tokens(&self) -> u64 {
+        let of_turn = |turn: &TurnLengths| {
+            let results: u64 = turn.calls.iter().map(|call| u64::from(call.result_tokens)).sum();
+            u64::from(turn.output_tokens) + results
+        };
+        u64::from(self.input_tokens) + self.turns.iter().map(of_turn).sum::<u64>()
+    }
+}
+
+/// Runs in 1,000 seconds, by when they arrived, at least 1. Nothing where that is not known of each, or all came at
+/// once.
+pub fn per_kilosecond(arrived_micros: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    let times: Vec<u64> = arrived_micros.into_iter().collect::<Option<_>>()?;
+    let micros = times.iter().max()? - times.iter().min()?;
+    let gaps = u64::try_from(times.len() - 1).unwrap_or(u64::MAX);
+    (micros > 0).then(|| (gaps.saturating_mul(1_000_000_000) / micros).max(1))
+}
+
+/// A model request, and the calls that it led to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TurnLengths {
+    /// Tokens that the model wrote.
+    pub output_tokens: u32,
+    /// Calls, made at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallLengths>,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CallLengths {
+    /// The tool's name.
+    pub tool: String,
+    /// Tokens of its result, about.
+    pub result_tokens: u32,
+    /// How long it took, in microseconds.
+    pub latency_micros: u64,
+}
+
+/// A recorded run with its texts: a line of a file of `agentTrace`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TraceLine {
+    /// The question.
+    pub input: String,
+    /// What its HTTP tools answered; empty if it calls none.
+    pub calls: Vec<RecordedCall>,
+    /// When it arrived, in microseconds after a moment that all lines share. Absent means at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_micros: Option<u64>,
+}
+
+/// A recorded tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecordedCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments by parameter.
+    pub arguments: BTreeMap<String, String>,
+    /// What the model sees of the answer.
+    pub result: String,
+    /// How long the answer took, in microseconds; replayed.
+    pub latency_micros: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_gaps() {
+        let second = |second: u64| Some(second * 1_000_000);
+        assert_eq!(per_kilosecond([second(7), second(1), second(5)]), Some(333), "two gaps in 6 s");
+        assert_eq!(per_kilosecond([second(0), second(3_600)]), Some(1), "two in an hour");
+        for unknown in [&[][..], &[second(4)], &[second(4), None], &[second(4), second(4)]] {
+            assert_eq!(per_kilosecond(unknown.iter().copied()), None);
+        }
+    }
+
+    #[test]
+    fn the_forms_of_lines_stay() {
+        let call = CallLengths { tool: "lookup".into(), result_tokens: 90, latency_micros: 4_000 };
+        let turns = vec![
+            TurnLengths { output_tokens: 40, calls: vec![call] },
+            TurnLengths { output_tokens: 12, calls: Vec::new() },
+        ];
+        let lengths = RunLengths { arrived_micros: Some(7), input_tokens: 800, turns };
+        let json = json!({"arrivedMicros": 7, "inputTokens": 800, "turns": [
+            {"outputTokens": 40, "calls": [{"tool": "lookup", "resultTokens": 90, "latencyMicros": 4000}]},
+            {"outputTokens": 12},
+        ]});
+        assert_eq!(serde_json::to_value(&lengths).unwrap(), json);
+        assert_eq!(serde_json::from_value::<RunLengths>(json).unwrap(), lengths);
+        assert_eq!(lengths.tokens(), 800 + 40 + 90 + 12);
+        let old = r#"{"input":"Bela?","calls":[]}"#;
+        let line: TraceLine = serde_json::from_str(old).unwrap();
+        assert_eq!(serde_json::to_string(&line).unwrap(), old, "lines of before have no time");
+    }
+}
