@@ -199,6 +199,11 @@ async fn the_process_serves_texts_on_loopback_where_it_remembers_them(
         .expect("the binary starts");
     until_it_serves(&mut child).await;
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().expect("a client can be made");
+    let is_ready = async || {
+        let answer = client.get(format!("http://{admin}/readyz")).send().await.expect("the administration answers");
+        answer.status().is_success()
+    };
+    or_hang(async { while !is_ready().await {} }).await;
     let asked = client.post(format!("http://{api}/v1/runs")).json(&json!({ "input": "How high is Bela?" })).send();
     assert_eq!(or_hang(asked).await.expect("the agent answers").status(), 200);
     let recorded = async |address: &str| -> Option<Vec<RecordedRun>> {
