@@ -77,7 +77,7 @@ impl Default for Serving {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
-    /// None, Lengths or Texts.
+    /// None, Lengths (the default) or Texts: also what users ask, and arguments and results of tools.
     #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
     pub level: RecordingLevel,
 }
