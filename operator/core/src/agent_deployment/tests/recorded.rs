@@ -9,7 +9,7 @@ use slipway_crds::v1alpha1::{
 
 use super::{
     clients::config,
-    cluster::{Cluster, digest, world},
+    cluster::{Cluster, world},
     profiling::{message, profiled},
 };
 use crate::{agent_deployment::world::WorkloadView, plan::Child};
@@ -72,7 +72,10 @@ fn campaign(cluster: &Cluster) -> (ProfileInputs, Option<String>) {
 fn recorded_lengths_are_frozen_by_their_digest() {
     let of = |text: &str| campaign(&holds(recorded(LENGTHS), WorkloadView::read_lengths(text)));
     let ((inputs, first), (_, other)) = (of(RUNS), of(&RUNS.replace("21", "22")));
-    assert_eq!(inputs.recorded_lengths.map(|data| data.digest), Some(digest(RUNS).to_string()));
+    let WorkloadView::Runs { digest, .. } = WorkloadView::read_lengths(RUNS) else {
+        panic!("the lines are as they must be")
+    };
+    assert_eq!(inputs.recorded_lengths.map(|data| data.digest), Some(digest.to_string()));
     assert_ne!(first, other);
     let missing = "spec.profiling.workloads: ConfigMap live: it does not exist or has no key runs.jsonl: create it";
     assert_eq!(message(&recorded(LENGTHS), "Reconciling"), missing);
