@@ -256,7 +256,9 @@ async fn what_it_was_asked_is_measured(namespace: &Namespace, mut manifest: Valu
     let recorded = json!({"configMap": {"name": "live", "key": "runs.jsonl"}});
     manifest["spec"]["profiling"] = json!({"workloads": [{"name": "live", "recordedLengths": recorded}]});
     let profile = namespace.campaign(&manifest).await.unwrap();
-    assert!(profile.spec.inputs.recorded_runs_per_second.is_some(), "{:?}", profile.spec.inputs);
+    let inputs = &profile.spec.inputs;
+    let of_rate = (&inputs.recorded_runs_per_second, inputs.recorded_replicas);
+    assert_eq!((inputs.recorded_lengths.is_some(), of_rate), (true, (&None, None)), "five runs make no rate");
     let rows: Vec<_> =
         profile.status.unwrap().measurements.iter().map(|row| (row.purpose, row.errors, row.count > 0)).collect();
     assert!(rows.contains(&(MeasurementPurpose::Confirm, 0, true)), "{rows:?}");

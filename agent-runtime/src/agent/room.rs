@@ -47,7 +47,7 @@ impl State {
             Opening::Transcript(prompt) => prompt,
             Opening::Chat(talk) => talk.first(),
         };
-        u64::try_from(prompt.chars().count()).unwrap_or(u64::MAX)
+        characters(prompt)
     }
 
     /// Bytes of what tools gave and the transcript still has.
@@ -84,10 +84,15 @@ impl State {
 }
 
 impl Call {
-    /// What the model sees of it; nothing while it runs, or of one that was cancelled.
-    pub fn observed(&self) -> Option<&str> {
-        answer(self)
+    /// Characters of what it gave, with those that were left out since; none while it runs, or of one that was
+    /// cancelled.
+    pub fn observed_characters(&self) -> u64 {
+        self.left_out.unwrap_or_else(|| answer(self).map_or(0, characters))
     }
+}
+
+fn characters(text: &str) -> u64 {
+    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
 }
 
 fn answer(call: &Call) -> Option<&str> {
@@ -101,15 +106,16 @@ fn answer(call: &Call) -> Option<&str> {
 
 /// Says in place of a result how long it was, where that is shorter. Returns what this frees.
 fn leave_out(call: &mut Call, size: impl Fn(&str) -> usize) -> usize {
-    if call.is_left_out {
+    if call.left_out.is_some() {
         return 0;
     }
     let Some(text) = answer(call) else { return 0 };
-    let note = format!("(left out: {} characters)", text.chars().count());
+    let all = characters(text);
+    let note = format!("(left out: {all} characters)");
     let freed = size(text).saturating_sub(size(&note));
     if freed > 0 && note.len() < text.len() {
         replace(call, note);
-        call.is_left_out = true;
+        call.left_out = Some(all);
         return freed;
     }
     0

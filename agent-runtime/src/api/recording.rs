@@ -5,14 +5,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use slipway_vocabulary::recording::{
-    CallLengths, KEPT_SECONDS, RecordedCall, RecordedRun, Recording, RecordingLevel, RunLengths, TraceLine,
+    CallLengths, KEPT_SECONDS, Minute, RecordedCall, RecordedRun, Recording, RecordingLevel, RunLengths, TraceLine,
     TurnLengths, VERSION,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     agent::{
@@ -33,6 +34,8 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_BYTES_OF_TEXTS: usize = 256 << 10;
 /// About what a run, a request and a call take beside their texts.
 const BYTES_OF_A_PART: usize = 128;
+/// About what a map with few arguments takes beside their texts: it has room for eleven.
+const BYTES_OF_A_MAP: usize = 576;
 /// Characters of a token, where the engine counts none.
 const CHARACTERS_OF_A_TOKEN: u64 = 4;
 /// The name of tools that there are not: it was the model that wrote it.
@@ -44,6 +47,8 @@ pub struct Recordings {
     pod: String,
     revision: String,
     ring: Mutex<Ring>,
+    /// What is read is copied, and memory is bounded: one reads at a time.
+    reader: Arc<Semaphore>,
 }
 
 /// What a client asked, as far as it is remembered.
@@ -79,7 +84,7 @@ struct Ring {
 struct End {
     at: Timestamp,
     bytes: usize,
-    run: RecordedRun,
+    run: Arc<RecordedRun>,
 }
 
 /// Runs of the last hour, counted by the minute in which they ended.
@@ -89,7 +94,7 @@ struct Minutes(VecDeque<(u64, u64)>);
 impl Recordings {
     /// Remembers runs from now on.
     pub fn new(level: RecordingLevel, (pod, revision): (String, String), now: Timestamp) -> Self {
-        Self { level, pod, revision, ring: Mutex::new(Ring::new(now)) }
+        Self { level, pod, revision, ring: Mutex::new(Ring::new(now)), reader: Arc::new(Semaphore::new(1)) }
     }
 
     /// Whether texts are remembered.
@@ -120,6 +125,11 @@ impl Recordings {
         }
     }
 
+    /// The place of the only reader; nothing while somebody else reads.
+    pub(super) fn begin_reading(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.reader).try_acquire_owned().ok()
+    }
+
     /// What is remembered, without any text.
     pub fn lengths(&self, now: Timestamp) -> Recording {
         self.read(now, |run| RecordedRun { lengths: run.lengths.clone(), texts: None })
@@ -133,16 +143,20 @@ impl Recordings {
     fn read(&self, now: Timestamp, shown: impl Fn(&RecordedRun) -> RecordedRun) -> Recording {
         let mut ring = self.ring();
         ring.forget(now);
+        let (since_micros, dropped, unanswered) = (ring.since.as_micros(), ring.dropped.told(), ring.unanswered.told());
+        let runs: Vec<Arc<RecordedRun>> = ring.ends.iter().map(|end| Arc::clone(&end.run)).collect();
+        // Runs that end meanwhile need not wait for the copies.
+        drop(ring);
         Recording {
             version: VERSION,
             revision: self.revision.clone(),
             pod: self.pod.clone(),
             level: self.level,
             at_micros: now.as_micros(),
-            since_micros: ring.since.as_micros(),
-            dropped: ring.dropped.count(),
-            unanswered: ring.unanswered.count(),
-            runs: ring.ends.iter().map(|end| shown(&end.run)).collect(),
+            since_micros,
+            dropped,
+            unanswered,
+            runs: runs.iter().map(|run| shown(run)).collect(),
         }
     }
 
@@ -160,7 +174,7 @@ impl Ring {
     fn push(&mut self, now: Timestamp, run: RecordedRun) {
         self.forget(now);
         let bytes = bytes(&run);
-        self.ends.push_back(End { at: now, bytes, run });
+        self.ends.push_back(End { at: now, bytes, run: Arc::new(run) });
         self.bytes += bytes;
         while self.bytes > MAX_BYTES || self.ends.len() > MAX_RUNS {
             let Some(at) = self.drop_oldest() else { return };
@@ -201,8 +215,8 @@ impl Minutes {
         }
     }
 
-    fn count(&self) -> u64 {
-        self.0.iter().map(|(_, count)| count).sum()
+    fn told(&self) -> Vec<Minute> {
+        self.0.iter().map(|(minute, runs)| Minute { at_micros: minute * 60_000_000, runs: *runs }).collect()
     }
 }
 
@@ -219,7 +233,8 @@ fn bytes(RecordedRun { lengths, texts }: &RecordedRun) -> usize {
 fn bytes_of_texts(TraceLine { input, calls, arrived_micros: _ }: &TraceLine) -> usize {
     let of_call = |call: &RecordedCall| {
         let arguments: usize = call.arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
-        BYTES_OF_A_PART + call.tool.len() + call.result.len() + arguments
+        let map = if call.arguments.is_empty() { 0 } else { BYTES_OF_A_MAP };
+        BYTES_OF_A_PART + map + call.tool.len() + call.result.len() + arguments
     };
     input.len() + calls.iter().map(of_call).sum::<usize>()
 }
@@ -235,7 +250,7 @@ fn lengths(Ended { asked, arrived, state, tools }: &Ended<'_>) -> RunLengths {
     };
     let call = |call: &Call| CallLengths {
         tool: if tools.has(&call.call.name) { call.call.name.clone() } else { UNKNOWN.to_owned() },
-        result_tokens: share(call.observed().map_or(0, characters)),
+        result_tokens: share(call.observed_characters()),
         latency_micros: latency(call),
     };
     let turn =
@@ -254,7 +269,7 @@ fn texts(Ended { asked, arrived, state, tools }: &Ended<'_>) -> Option<TraceLine
     let Some((Outcome::Answered { .. }, _)) = state.finished() else { return None };
     let mut calls = Vec::new();
     for call in state.steps().iter().flat_map(|step| &step.calls) {
-        let result = result(call).filter(|_| !call.is_left_out)?;
+        let result = result(call).filter(|_| call.left_out.is_none())?;
         match tools.replay(&call.call.name, &call.call.input) {
             Replay::Itself => {}
             Replay::By(arguments) => calls.push(RecordedCall {
@@ -276,10 +291,6 @@ fn result(call: &Call) -> Option<&str> {
         CallResult::Answered(Observation::Result(text)) => Some(text),
         CallResult::Answered(Observation::Error { .. }) | CallResult::Cancelled => None,
     }
-}
-
-fn characters(text: &str) -> u64 {
-    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
 }
 
 fn latency(call: &Call) -> u64 {
@@ -307,16 +318,44 @@ mod tests {
         RecordedRun { lengths: RunLengths { arrived_micros, input_tokens: 1, turns }, texts: Some(texts) }
     }
 
+    fn sum(minutes: &[Minute]) -> u64 {
+        minutes.iter().map(|minute| minute.runs).sum()
+    }
+
+    #[test]
+    fn one_reads_at_a_time_and_what_is_read_is_shared_with_what_is_remembered() {
+        let recordings = recordings(RecordingLevel::Texts);
+        let reader = recordings.begin_reading();
+        assert_eq!((reader.is_some(), recordings.begin_reading().is_some()), (true, false));
+        drop(reader);
+        assert!(recordings.begin_reading().is_some());
+    }
+
+    #[test]
+    fn a_call_takes_the_room_of_its_map_too() {
+        let mut one = run(1, 0);
+        let arguments = [("name".to_owned(), "Bela".to_owned())].into();
+        let call = RecordedCall { tool: "lookup".into(), arguments, result: "1".into(), latency_micros: 0 };
+        let before = bytes(&one);
+        one.texts.as_mut().expect("it has texts").calls.push(call);
+        assert_eq!(bytes(&one) - before, 128 + 576 + "lookup1nameBela".len());
+    }
+
     #[test]
     fn a_run_is_forgotten_an_hour_after_its_end() {
         let recordings = recordings(RecordingLevel::Texts);
         recordings.ring().push(at(10), run(9, 1));
         recordings.unanswered(at(20));
         let known = recordings.texts(at(3_609));
-        assert_eq!((known.runs, known.unanswered, known.since_micros), (vec![run(9, 1)], 1, 0));
+        let one = vec![Minute { at_micros: 0, runs: 1 }];
+        assert_eq!((known.runs, known.unanswered, known.since_micros), (vec![run(9, 1)], one.clone(), 0));
         let later = recordings.texts(at(3_610));
-        assert_eq!((later.runs, later.unanswered, later.since_micros), (Vec::new(), 1, 10_000_000));
-        assert_eq!((later.dropped, recordings.texts(at(3_660)).unanswered), (0, 0), "its hour was over");
+        assert_eq!((later.runs, later.unanswered, later.since_micros), (Vec::new(), one, 10_000_000));
+        assert_eq!(
+            (later.dropped, recordings.texts(at(3_660)).unanswered),
+            (Vec::new(), Vec::new()),
+            "its hour was over"
+        );
     }
 
     #[test]
@@ -331,8 +370,8 @@ mod tests {
         drop(ring);
         let known = recordings.lengths(at(200));
         let kept = known.runs.len() as u64;
-        assert_eq!((known.since_micros, known.dropped), ((200 - kept) * 1_000_000, 200 - kept));
-        assert_eq!(recordings.lengths(at(3_600 + 240)).dropped, 0, "what was dropped is forgotten as well");
+        assert_eq!((known.since_micros, sum(&known.dropped)), ((200 - kept) * 1_000_000, 200 - kept));
+        assert_eq!(recordings.lengths(at(3_600 + 240)).dropped, [], "what was dropped is forgotten as well");
     }
 
     #[test]
@@ -341,7 +380,7 @@ mod tests {
         let short = RecordedRun { texts: None, ..run(1, 0) };
         (0..MAX_RUNS + 7).for_each(|_| recordings.ring().push(at(1), short.clone()));
         let known = recordings.lengths(at(2));
-        assert_eq!((known.runs.len(), known.dropped, known.since_micros), (MAX_RUNS, 7, 1_000_000));
+        assert_eq!((known.runs.len(), sum(&known.dropped), known.since_micros), (MAX_RUNS, 7, 1_000_000));
     }
 
     #[test]
@@ -350,7 +389,7 @@ mod tests {
         recordings.ring().push(at(1), run(1, 0));
         (0..100_000).for_each(|run| recordings.unanswered(at(run / 100)));
         let known = recordings.lengths(at(1_000));
-        assert_eq!((known.runs.len(), known.dropped, known.unanswered), (1, 0, 100_000));
+        assert_eq!((known.runs.len(), sum(&known.dropped), sum(&known.unanswered)), (1, 0, 100_000));
         assert!(recordings.ring().unanswered.0.len() <= 17);
     }
 
@@ -361,6 +400,6 @@ mod tests {
         assert_eq!(recordings.lengths(at(2)).runs[0].texts, None);
         let silent = self::recordings(RecordingLevel::None);
         silent.unanswered(at(1));
-        assert_eq!((silent.lengths(at(2)).unanswered, silent.lengths(at(2)).level), (0, RecordingLevel::None));
+        assert_eq!((silent.lengths(at(2)).unanswered, silent.lengths(at(2)).level), (Vec::new(), RecordingLevel::None));
     }
 }

@@ -288,6 +288,7 @@ impl Service {
                 let in_flight = u64::try_from(*limit).unwrap_or(u64::MAX);
                 self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
                 self.metrics.run_shed();
+                self.recordings.unanswered(at);
             }
             // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the
             // revision's.

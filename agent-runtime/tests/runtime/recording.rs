@@ -14,7 +14,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_runtime_config::{RecordingLevel, RuntimeConfig, TextDialect, ToolKind};
 use slipway_vocabulary::recording::{
-    CallLengths, PATH, RecordedCall, RecordedRun, Recording, RunLengths, TraceLine, TurnLengths,
+    CallLengths, Minute, PATH, RecordedCall, RecordedRun, Recording, RunLengths, TraceLine, TurnLengths,
 };
 
 use crate::{
@@ -62,7 +62,7 @@ async fn a_run_is_remembered_by_its_lengths_and_times() {
     let sidecar = after(replies(), RecordingLevel::Lengths, &[question()]).await;
     let recording = read(&sidecar.app.admin()).await;
     assert_eq!((recording.pod.as_str(), recording.revision.as_str()), ("support-1-x", "support-1"));
-    assert_eq!((recording.level, recording.unanswered), (RecordingLevel::Lengths, 0));
+    assert_eq!((recording.level, recording.unanswered.len()), (RecordingLevel::Lengths, 0));
     let call = |tool: &str, result_tokens| CallLengths { tool: tool.into(), result_tokens, latency_micros: 0 };
     // The scripted engine makes a token of every character, and virtual time stands still while tools work.
     let lengths = RunLengths {
@@ -156,10 +156,27 @@ async fn a_run_that_cannot_be_replayed_has_no_texts(#[case] replies: Vec<Reply>,
 async fn a_run_without_an_answer_is_counted_and_who_records_nothing_remembers_nothing() {
     let nonsense = || vec![Reply::Says("nonsense\n\n")];
     let recording = read(&after(nonsense(), RecordingLevel::Lengths, &[question()]).await.app.admin()).await;
-    assert_eq!((recording.runs.len(), recording.unanswered), (0, 1));
+    let minute = Minute { at_micros: START.as_micros() / 60_000_000 * 60_000_000, runs: 1 };
+    assert_eq!((recording.runs.len(), recording.unanswered), (0, vec![minute]));
     let silent = after(replies(), RecordingLevel::None, &[question()]).await;
     let recording = read(&silent.app.admin()).await;
     assert_eq!((recording.runs.len(), recording.level), (0, RecordingLevel::None));
+}
+
+#[tokio::test]
+async fn a_run_that_met_a_full_pod_is_counted_as_traffic() {
+    let sidecar = sidecar_with([Reply::WaitsAndSays("Answer: 1\n\n")], |config| config.max_in_flight = 1);
+    let api = sidecar.app.api();
+    let first = tokio::spawn({
+        let api = api.clone();
+        async move { post(&api, "/v1/chat/completions", question()).await.status }
+    });
+    sidecar.engine.until(|engine| engine.generations.len() == 1).await;
+    assert_eq!(post(&api, "/v1/chat/completions", question()).await.status, StatusCode::TOO_MANY_REQUESTS);
+    sidecar.engine.release();
+    assert_eq!(first.await.expect("the first run ends"), StatusCode::OK);
+    let recording = read(&sidecar.app.admin()).await;
+    assert_eq!((recording.runs.len(), recording.unanswered.iter().map(|minute| minute.runs).sum::<u64>()), (1, 1));
 }
 
 /// An engine's own server that answers everything with 42.

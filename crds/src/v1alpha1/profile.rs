@@ -79,9 +79,12 @@ pub struct ProfileInputs {
     /// Lengths of recorded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_lengths: Option<FrozenData>,
-    /// Recorded runs that arrived in a second over all replicas. Absent where their lines have no times.
+    /// Recorded runs that arrived in a second over all replicas. Absent where their times say nothing of a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_runs_per_second: Option<PositiveDecimal>,
+    /// Number of replicas that share recorded runs, as it was when the campaign began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_replicas: Option<i32>,
     /// Runs that are made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticRuns>,

@@ -20,6 +20,15 @@ pub const VERSION: u32 = 1;
 /// Most tokens of all runs of a file of `recordedLengths`: a campaign keeps their texts in memory.
 pub const MOST_TOKENS: u64 = 8_000_000;
 
+/// Fewest runs whose times say how traffic arrives.
+pub const LEAST_ARRIVALS: usize = 20;
+
+/// The least time of which these may be, in microseconds.
+pub const LEAST_MICROS: u64 = 60_000_000;
+
+/// The highest rate that is made of their times: users never come faster.
+pub const MOST_PER_KILOSECOND: u64 = 1_000_000;
+
 /// What pods remember of runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
@@ -57,11 +66,28 @@ pub struct Recording {
     /// Every run that was answered since then is there, in microseconds of Unix time.
     pub since_micros: u64,
     /// Answered runs of the last hour that are not there, because they came before.
-    pub dropped: u64,
-    /// Runs of the last hour without an answer: they are not there either.
-    pub unanswered: u64,
+    pub dropped: Vec<Minute>,
+    /// Runs of the last hour that failed, were cancelled, or met a pod without room: they are not there either.
+    pub unanswered: Vec<Minute>,
     /// In the order of their ends.
     pub runs: Vec<RecordedRun>,
+}
+
+/// Runs of a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Minute {
+    /// When it began, in microseconds of Unix time.
+    pub at_micros: u64,
+    /// How many runs ended in it.
+    pub runs: u64,
+}
+
+impl Minute {
+    /// Whether a part of it comes after a moment.
+    pub fn ends_after(&self, micros: u64) -> bool {
+        self.at_micros.saturating_add(60_000_000) > micros
+    }
 }
 
 /// A run that was answered.
@@ -99,13 +125,14 @@ impl RunLengths {
     }
 }
 
-/// Runs in 1,000 seconds, by when they arrived, at least 1. Nothing where that is not known of each, or all came at
-/// once.
+/// Runs in 1,000 seconds, by when they arrived, within 1 and [`MOST_PER_KILOSECOND`]. Nothing where that is not known
+/// of each, and of fewer than [`LEAST_ARRIVALS`] or of less than [`LEAST_MICROS`]: chance would make the rate.
 pub fn per_kilosecond(arrived_micros: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     let times: Vec<u64> = arrived_micros.into_iter().collect::<Option<_>>()?;
     let micros = times.iter().max()? - times.iter().min()?;
     let gaps = u64::try_from(times.len() - 1).unwrap_or(u64::MAX);
-    (micros > 0).then(|| (gaps.saturating_mul(1_000_000_000) / micros).max(1))
+    let is_enough = times.len() >= LEAST_ARRIVALS && micros >= LEAST_MICROS;
+    is_enough.then(|| (gaps.saturating_mul(1_000_000_000) / micros).clamp(1, MOST_PER_KILOSECOND))
 }
 
 /// A model request, and the calls that it led to.
@@ -167,12 +194,20 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_the_gaps() {
-        let second = |second: u64| Some(second * 1_000_000);
-        assert_eq!(per_kilosecond([second(7), second(1), second(5)]), Some(333), "two gaps in 6 s");
-        assert_eq!(per_kilosecond([second(0), second(3_600)]), Some(1), "two in an hour");
-        for unknown in [&[][..], &[second(4)], &[second(4), None], &[second(4), second(4)]] {
-            assert_eq!(per_kilosecond(unknown.iter().copied()), None);
-        }
+        let every = |seconds: u64, runs: u64| (0..runs).rev().map(move |run| Some(run * seconds * 1_000_000));
+        assert_eq!(per_kilosecond(every(6, 20)), Some(166), "19 gaps in 114 s");
+        assert_eq!(per_kilosecond(every(100_000, 20)), Some(1), "the least that there is");
+        assert_eq!(per_kilosecond(every(6, 20).chain([None])), None, "one is not known");
+    }
+
+    #[test]
+    fn few_runs_or_a_short_time_say_nothing_of_a_rate() {
+        let every = |micros: u64, runs: u64| per_kilosecond((0..runs).map(move |run| Some(run * micros)));
+        assert_eq!((every(1_000, 2), every(60_000_000, 19), every(3_000_000, 20)), (None, None, None));
+        assert_eq!((every(0, 100), per_kilosecond([])), (None, None));
+        assert_eq!(every(900, 80_000), Some(MOST_PER_KILOSECOND), "1,111 a second");
+        let hostile = (0..20).map(|run| Some(if run == 0 { 0 } else { u64::MAX }));
+        assert_eq!(per_kilosecond(hostile), Some(1));
     }
 
     #[test]

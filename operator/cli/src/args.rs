@@ -21,7 +21,7 @@ use crate::{
     live::{Follow, FollowError, Until, follow},
     offline::{self, CheckArgs, OfflineError},
     output::Format,
-    recorder::{self, Outputs, RecordArgs, RecordError},
+    recorder::{self, Outputs, RecordArgs, RecordError, Sources, unix_micros},
     report::{Material, report},
     tree::text::Focus,
     wait::{WaitError, wait},
@@ -344,8 +344,9 @@ impl ClusterCommand {
             Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
             Self::Record(args) => {
                 let forwarder = Forwarder::of(cluster.place().clone());
+                let sources = Sources { cluster: &cluster, forwarder: &forwarder, clock: unix_micros };
                 let outputs = Outputs { out: &mut out, aside: &mut io::stderr() };
-                recorder::run((&cluster, &forwarder), &args, outputs).await.map_err(CommandError::Record)
+                recorder::run(sources, &args, outputs).await.map_err(CommandError::Record)
             }
             Self::Store { output } => answers::store(&cluster, output.to(&mut out)).await.map_err(CommandError::Answer),
             Self::Ask { name, question, output } => {

@@ -23,7 +23,11 @@ use slipway_vocabulary::{
 };
 use thiserror::Error;
 
-use crate::{conversation::Run, failure::said, record::Pods};
+use crate::{
+    conversation::Run,
+    failure::said,
+    record::{Pods, by_clock},
+};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
@@ -119,6 +123,16 @@ pub struct Place {
     pub context: Option<String>,
     /// The namespace; absent means the context's.
     pub namespace: Option<String>,
+}
+
+impl Place {
+    /// The flags that lead kubectl there.
+    pub fn flags(&self) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let flags = [("--kubeconfig", &kubeconfig), ("--context", &self.context), ("--namespace", &self.namespace)];
+        let written = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        written.flatten().collect()
+    }
 }
 
 /// One namespace of a cluster.
@@ -277,28 +291,28 @@ impl Cluster {
         Ok(evidence)
     }
 
-    /// What the serving pods remember of runs, without texts.
+    /// What the serving pods remember of runs, without texts, by a clock in microseconds of Unix time.
     ///
     /// # Errors
     /// When the API server refuses, or a pod does not answer.
-    pub async fn recordings(&self, name: &str) -> Result<Pods, ClusterError> {
+    pub async fn recordings(&self, name: &str, clock: fn() -> u64) -> Result<Pods, ClusterError> {
         let mut pods = Pods::default();
         for pod in self.serving_pods(name).await? {
             let target = format!("pods/{pod}:{ADMIN_PORT}/proxy{RECORDING_PATH}");
             let action = format!("read what pod {pod} remembers");
             let call = Call { method: "GET", target, body: Vec::new() };
             match self.proxied::<Recording>(action, call).await {
-                Ok(recording) => pods.recordings.push(recording),
-                Err(ClusterError::Refused { code: 404, .. }) => pods.older.push(pod),
+                // A pod has the name by which the API server knows it, whatever it says.
+                Ok(recording) => pods.recordings.push(by_clock(Recording { pod, ..recording }, clock())),
+                Err(ClusterError::Refused { code: 404, .. }) => {
+                    let is_there = self.serving_pods(name).await?.contains(&pod);
+                    let of_its_kind = if is_there { &mut pods.older } else { &mut pods.gone };
+                    of_its_kind.push(pod);
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(pods)
-    }
-
-    /// The namespace.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// Which cluster it is, and where in it.

@@ -86,16 +86,8 @@ impl Forwarder {
     }
 
     fn command(&self, pod: &str, port: u16) -> Command {
-        let Place { kubeconfig, context, namespace } = &self.place;
         let mut command = Command::new(&self.program);
-        if let Some(path) = kubeconfig {
-            command.arg("--kubeconfig").arg(path);
-        }
-        for (flag, value) in [("--context", context), ("--namespace", namespace)] {
-            if let Some(value) = value {
-                command.args([flag, value.as_str()]);
-            }
-        }
+        command.args(self.place.flags());
         command.args(["port-forward", "--address", "127.0.0.1", &format!("pod/{pod}"), &format!(":{port}")]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command

@@ -2,14 +2,12 @@
 
 mod file;
 
-use slipway_vocabulary::recording::{
-    KEPT_SECONDS, RecordedRun, Recording, RecordingLevel, RunLengths, TraceLine, VERSION,
-};
+use slipway_vocabulary::recording::{KEPT_SECONDS, Minute, RecordedRun, Recording, RecordingLevel, TraceLine, VERSION};
 use thiserror::Error;
 
 use crate::table::counted;
 
-use file::{File, file, number, without_contradictions};
+use file::{File, Line, file, number, without_contradictions};
 
 /// Key of the file in a ConfigMap.
 const KEY: &str = "runs.jsonl";
@@ -32,6 +30,8 @@ pub struct Pods {
     pub recordings: Vec<Recording>,
     /// Names of those whose agent runtime is from before recordings.
     pub older: Vec<String>,
+    /// Names of those that ended before they answered.
+    pub gone: Vec<String>,
 }
 
 /// Why there is no file.
@@ -71,6 +71,15 @@ pub enum NothingRecorded {
          revision has served"
     )]
     NoTexts(String),
+    /// Only pods without texts have had traffic.
+    #[error(
+        "the pods that remember texts have answered no run of the last {time}: record once their revision has traffic, \
+         or leave out --texts"
+    )]
+    NoTextsYet {
+        /// The time that was asked for.
+        time: String,
+    },
     /// Nobody asked, or nothing was answered.
     #[error("no run of the last {time} was answered: write a longer --for, or wait for traffic")]
     NoRun {
@@ -85,6 +94,25 @@ pub enum NothingRecorded {
     NotReplayable {
         /// How many there are.
         runs: usize,
+    },
+    /// Most of the traffic would be missing.
+    #[error(
+        "the file would have {kept} of {all} runs, as {silent} cannot be replayed with texts, {dropped} had to go and \
+         {unanswered} had no answer. Less than a half is other traffic: {remedy}"
+    )]
+    Minority {
+        /// How many there would be.
+        kept: u64,
+        /// How many arrived.
+        all: u64,
+        /// Those that have no texts, or contradict others.
+        silent: u64,
+        /// Those that pods forgot.
+        dropped: u64,
+        /// Those without an answer.
+        unanswered: u64,
+        /// What helps.
+        remedy: &'static str,
     },
     /// What is there is too little of what was asked for.
     #[error(
@@ -125,7 +153,7 @@ impl Wanted<'_> {
     ///
     /// # Errors
     /// They do not, and what to do about it.
-    pub fn check_pods(&self, Pods { recordings, older }: &Pods) -> Result<(), NothingRecorded> {
+    pub fn check_pods(&self, Pods { recordings, older, gone: _ }: &Pods) -> Result<(), NothingRecorded> {
         let name = || self.name.to_owned();
         if recordings.is_empty() {
             return Err(if older.is_empty() { NothingRecorded::NoPod(name()) } else { NothingRecorded::Older(name()) });
@@ -154,14 +182,48 @@ impl Wanted<'_> {
 
     /// The runs that are asked for, by the time of their arrival.
     fn runs<'a>(&self, recordings: &'a [Recording]) -> Vec<&'a RecordedRun> {
-        let runs = recordings.iter().flat_map(|recording| {
-            let since = self.since(recording);
-            recording.runs.iter().filter(move |run| run.lengths.arrived_micros.is_some_and(|arrived| arrived >= since))
-        });
-        let mut runs: Vec<_> = runs.collect();
+        let mut runs: Vec<_> = recordings.iter().flat_map(|recording| self.runs_of(recording)).collect();
         runs.sort_by_key(|run| run.lengths.arrived_micros);
         runs
     }
+
+    fn runs_of<'a>(&self, recording: &'a Recording) -> impl Iterator<Item = &'a RecordedRun> + use<'a> {
+        let time = self.since(recording)..=recording.at_micros;
+        recording.runs.iter().filter(move |run| run.lengths.arrived_micros.is_some_and(|at| time.contains(&at)))
+    }
+
+    /// How many of the runs that a pod counted by the minute are asked for.
+    fn lately(&self, recording: &Recording, minutes: &[Minute]) -> u64 {
+        let since = self.since(recording);
+        minutes.iter().filter(|minute| minute.ends_after(since)).map(|minute| minute.runs).sum()
+    }
+
+    /// How many runs that are asked for a pod forgot.
+    fn dropped(&self, recording: &Recording) -> u64 {
+        if self.exceeds(recording) { self.lately(recording, &recording.dropped) } else { 0 }
+    }
+}
+
+/// What a pod said, by another clock than its own, which read so much when it answered.
+#[must_use]
+pub fn by_clock(mut recording: Recording, now_micros: u64) -> Recording {
+    let at = recording.at_micros;
+    let shift = |micros: &mut u64| {
+        *micros = match now_micros.checked_sub(at) {
+            Some(behind) => micros.saturating_add(behind),
+            None => micros.saturating_sub(at - now_micros),
+        };
+    };
+    shift(&mut recording.at_micros);
+    shift(&mut recording.since_micros);
+    recording.dropped.iter_mut().chain(&mut recording.unanswered).for_each(|minute| shift(&mut minute.at_micros));
+    for run in &mut recording.runs {
+        run.lengths.arrived_micros.iter_mut().for_each(shift);
+        // A run arrived once.
+        let arrived = run.lengths.arrived_micros;
+        run.texts.iter_mut().for_each(|texts| texts.arrived_micros = arrived);
+    }
+    recording
 }
 
 /// Joins what the pods remember to one file.
@@ -171,31 +233,72 @@ impl Wanted<'_> {
 pub fn record(wanted: Wanted<'_>, pods: &Pods) -> Result<Recorded, NothingRecorded> {
     wanted.check()?;
     wanted.check_pods(pods)?;
-    let Pods { recordings, older } = pods;
+    let Pods { recordings, older, gone } = pods;
     let runs = wanted.runs(recordings);
     if runs.is_empty() {
         return Err(NothingRecorded::NoRun { time: time(wanted.micros) });
     }
+    let dropped = recordings.iter().map(|recording| wanted.dropped(recording)).sum();
+    let unanswered = recordings.iter().map(|recording| wanted.lately(recording, &recording.unanswered)).sum();
+    let missing = Missing { answered: number(runs.len()), dropped, unanswered };
     let mut told = Vec::new();
     let file = if wanted.texts {
-        file(with_texts(&runs, &mut told)?)
+        let lines = with_texts((&wanted, recordings), &runs, &mut told)?;
+        missing.file(&wanted, recordings, lines)?
     } else {
-        file(runs.iter().map(|run| run.lengths.clone()).collect::<Vec<RunLengths>>())
+        missing.file(&wanted, recordings, runs.iter().map(|run| run.lengths.clone()).collect())?
     };
-    enough(&wanted, recordings, &file)?;
     tell(&mut told, file.left_out, ", the oldest: a workload holds no more");
-    let unanswered: u64 = recordings.iter().map(|recording| recording.unanswered).sum();
-    tell(&mut told, unanswered, " of the last hour without an answer");
+    tell(&mut told, unanswered, " without an answer; the rate has them too");
     told.extend(recordings.iter().filter_map(|recording| less(&wanted, recording)));
     told.extend(older.iter().map(|pod| format!("pod {pod} remembers no runs: its agent runtime is older")));
+    told.extend(gone.iter().map(|pod| format!("pod {pod} ended before it answered: its runs are missing")));
     told.insert(0, headline(&file, recordings.len()));
     Ok(Recorded { lines: file.text, told })
 }
 
+/// The runs that arrived, whether they are lines or not.
+struct Missing {
+    answered: u64,
+    dropped: u64,
+    unanswered: u64,
+}
+
+impl Missing {
+    /// A file that stands for all of them.
+    fn file<L: Line>(
+        &self,
+        wanted: &Wanted<'_>,
+        recordings: &[Recording],
+        lines: Vec<L>,
+    ) -> Result<File, NothingRecorded> {
+        let Self { answered, dropped, unanswered } = *self;
+        let (kept, all) = (number(lines.len()), answered.saturating_add(dropped).saturating_add(unanswered));
+        let file = file(lines, all);
+        enough(wanted, recordings, &file)?;
+        let silent = answered - kept;
+        if all - kept <= kept {
+            return Ok(file);
+        }
+        let remedy = if silent > unanswered { "leave out --texts" } else { "record while pods have room for it" };
+        Err(NothingRecorded::Minority { kept, all, silent, dropped, unanswered, remedy })
+    }
+}
+
 /// The runs that a trace can replay.
-fn with_texts(runs: &[&RecordedRun], told: &mut Vec<String>) -> Result<Vec<TraceLine>, NothingRecorded> {
-    let texts: Vec<TraceLine> = runs.iter().filter_map(|run| run.texts.clone()).collect();
+fn with_texts(
+    (wanted, recordings): (&Wanted<'_>, &[Recording]),
+    runs: &[&RecordedRun],
+    told: &mut Vec<String>,
+) -> Result<Vec<TraceLine>, NothingRecorded> {
+    let line =
+        |run: &&RecordedRun| Some(TraceLine { arrived_micros: run.lengths.arrived_micros, ..run.texts.clone()? });
+    let texts: Vec<TraceLine> = runs.iter().filter_map(line).collect();
     if texts.is_empty() {
+        let mut with_texts = recordings.iter().filter(|recording| recording.level == RecordingLevel::Texts);
+        if with_texts.all(|recording| wanted.runs_of(recording).next().is_none()) {
+            return Err(NothingRecorded::NoTextsYet { time: time(wanted.micros) });
+        }
         return Err(NothingRecorded::NotReplayable { runs: runs.len() });
     }
     tell(told, number(runs.len() - texts.len()), " that cannot be replayed with texts");
@@ -207,8 +310,8 @@ fn with_texts(runs: &[&RecordedRun], told: &mut Vec<String>) -> Result<Vec<Trace
 
 /// A file of which more had to go than is left is not the traffic of the time that was asked for.
 fn enough(wanted: &Wanted<'_>, recordings: &[Recording], file: &File) -> Result<(), NothingRecorded> {
-    let short = recordings.iter().filter(|recording| wanted.exceeds(recording) && recording.dropped > 0);
-    let dropped = short.clone().map(|recording| recording.dropped).sum::<u64>() + file.left_out;
+    let short = recordings.iter().filter(|recording| wanted.dropped(recording) > 0);
+    let dropped = short.clone().map(|recording| wanted.dropped(recording)).sum::<u64>().saturating_add(file.left_out);
     if dropped <= file.kept {
         return Ok(());
     }
@@ -223,14 +326,13 @@ fn enough(wanted: &Wanted<'_>, recordings: &[Recording], file: &File) -> Result<
     Err(NothingRecorded::Dropped { dropped, kept: file.kept, time: time(wanted.micros), known })
 }
 
-fn headline(File { first, last, kept, .. }: &File, pods: usize) -> String {
-    let micros = last - first;
-    let rate = match micros {
-        0 => String::new(),
-        micros => format!(", {:.3} a second", (kept - 1) as f64 * 1e6 / micros as f64),
+fn headline(File { first, last, kept, per_kilosecond, .. }: &File, pods: usize) -> String {
+    let rate = match per_kilosecond {
+        Some(runs) => format!("{:.3} a second", *runs as f64 / 1e3),
+        None => "too few or too close for a rate: a campaign lets them arrive at random".to_owned(),
     };
-    let (runs, pods) = (counted(*kept, "run"), counted(number(pods), "pod"));
-    format!("{runs} of {pods} in {}, from {} to {}{rate}", time(micros), moment(*first), moment(*last))
+    let (runs, pods, took) = (counted(*kept, "run"), counted(number(pods), "pod"), time(last.saturating_sub(*first)));
+    format!("{runs} of {pods} in {took}, from {} to {}, {rate}", moment(*first), moment(*last))
 }
 
 /// Says what was left out, if anything was.
@@ -242,7 +344,8 @@ fn tell(told: &mut Vec<String>, runs: u64, words: &str) {
 
 /// Says of a pod that it remembers less than was asked for.
 fn less(wanted: &Wanted<'_>, recording: &Recording) -> Option<String> {
-    let Recording { pod, level, at_micros, since_micros, dropped, .. } = recording;
+    let Recording { pod, level, at_micros, since_micros, .. } = recording;
+    let dropped = wanted.dropped(recording);
     let known = time(at_micros.saturating_sub(*since_micros));
     match (level, dropped) {
         (RecordingLevel::None, _) => Some(format!("pod {pod} remembers no runs: its revision records nothing")),
@@ -250,7 +353,7 @@ fn less(wanted: &Wanted<'_>, recording: &Recording) -> Option<String> {
         (RecordingLevel::Lengths | RecordingLevel::Texts, _) if !wanted.exceeds(recording) => None,
         (RecordingLevel::Lengths | RecordingLevel::Texts, 0) => Some(format!("pod {pod} has served for {known}")),
         (RecordingLevel::Lengths | RecordingLevel::Texts, 1..) => {
-            let runs = counted(*dropped, "run");
+            let runs = counted(dropped, "run");
             Some(format!("pod {pod} remembers only the last {known}: {runs} had to go, as it holds only so many"))
         }
     }
@@ -271,13 +374,27 @@ fn moment(micros: u64) -> String {
     moment.map_or_else(|| format!("{micros} us"), |moment| moment.to_string())
 }
 
-/// How a file becomes the traffic of a campaign.
-pub fn next_steps(Wanted { name, texts, .. }: &Wanted<'_>, (namespace, file): (&str, &str)) -> Vec<String> {
+/// How a file becomes the traffic of a campaign, with the flags by which kubectl finds the namespace.
+pub fn next_steps(Wanted { name, texts, .. }: &Wanted<'_>, (flags, file): (&[String], &str)) -> Vec<String> {
     let kind = if *texts { "agentTrace" } else { "recordedLengths" };
+    let flags: String = flags.iter().map(|flag| format!(" {}", quoted(flag))).collect();
+    let from = quoted(&format!("--from-file={KEY}={file}"));
     vec![
-        format!("kubectl create configmap {name}-runs --namespace {namespace} --from-file={KEY}={file}"),
+        format!(
+            "kubectl create configmap {name}-runs{flags} {from} --dry-run=client -o yaml | \
+             kubectl apply{flags} --server-side -f -"
+        ),
         format!(
             "spec.profiling: {{workloads: [{{name: recorded, {kind}: {{configMap: {{name: {name}-runs, key: {KEY}}}}}}}]}}"
         ),
     ]
+}
+
+/// A word of a shell's command.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./=:@%+,".contains(character);
+    match word.chars().all(is_plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

@@ -1,9 +1,10 @@
 //! Records the traffic of a live agent: reads what its pods remember, and writes a file. Reads and writes IO.
 
 use std::{
-    fs,
+    fs::{OpenOptions, Permissions},
     io::{self, Write},
-    path::PathBuf,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
 };
 
 use clap::Args as ClapArgs;
@@ -14,7 +15,7 @@ use thiserror::Error;
 use crate::{
     cluster::{Cluster, ClusterError},
     forward::{ForwardError, Forwarder},
-    record::{NothingRecorded, Recorded, Wanted, next_steps, record},
+    record::{NothingRecorded, Recorded, Wanted, by_clock, next_steps, record},
 };
 
 /// What is to be recorded.
@@ -81,6 +82,22 @@ pub enum RecordError {
     Write(#[source] io::Error),
 }
 
+/// What is read.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The namespace.
+    pub cluster: &'a Cluster,
+    /// Reaches what pods serve on loopback.
+    pub forwarder: &'a Forwarder,
+    /// The clock by which pods are joined, in microseconds of Unix time.
+    pub clock: fn() -> u64,
+}
+
+/// This machine's clock, in microseconds of Unix time.
+pub fn unix_micros() -> u64 {
+    u64::try_from(k8s_openapi::jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
+}
+
 /// Where results go.
 pub struct Outputs<'a> {
     /// The lines, where no file is named; else what they are.
@@ -94,7 +111,7 @@ pub struct Outputs<'a> {
 /// # Errors
 /// [`RecordError`].
 pub async fn run(
-    (cluster, forwarder): (&Cluster, &Forwarder),
+    sources: Sources<'_>,
     args: &RecordArgs,
     Outputs { out, aside }: Outputs<'_>,
 ) -> Result<(), RecordError> {
@@ -102,21 +119,22 @@ pub async fn run(
     let wanted = Wanted { name, micros: within.microseconds(), texts: *texts };
     wanted.check().map_err(RecordError::Nothing)?;
     let read = |source| RecordError::Read { name: name.clone(), source };
+    let Sources { cluster, clock, .. } = sources;
     cluster.get(name).await.map_err(read)?;
-    let mut pods = cluster.recordings(name).await.map_err(read)?;
+    let mut pods = cluster.recordings(name, clock).await.map_err(read)?;
     wanted.check_pods(&pods).map_err(RecordError::Nothing)?;
     if *texts {
         let told = pods.recordings.iter_mut().filter(|recording| recording.level == RecordingLevel::Texts);
         for recording in told {
-            *recording = with_texts(forwarder, &recording.pod).await?;
+            *recording = with_texts(sources, &recording.pod).await?;
         }
     }
     let Recorded { lines, mut told } = record(wanted, &pods).map_err(RecordError::Nothing)?;
     let file = output.as_ref().map_or_else(|| "FILE".to_owned(), |path| path.display().to_string());
-    told.extend(next_steps(&wanted, (cluster.namespace(), &file)));
+    told.extend(next_steps(&wanted, (&cluster.place().flags(), &file)));
     let aside = match output {
         Some(path) => {
-            fs::write(path, lines).map_err(|source| RecordError::File { path: path.clone(), source })?;
+            write(path, &lines, *texts).map_err(|source| RecordError::File { path: path.clone(), source })?;
             out
         }
         None => {
@@ -127,8 +145,26 @@ pub async fn run(
     told.iter().try_for_each(|line| writeln!(aside, "{line}")).map_err(RecordError::Write)
 }
 
-async fn with_texts(forwarder: &Forwarder, pod: &str) -> Result<Recording, RecordError> {
+/// Texts are for nobody else on this machine.
+fn write(path: &Path, lines: &str, is_private: bool) -> io::Result<()> {
+    const OWNER: u32 = 0o600;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    if is_private {
+        options.mode(OWNER);
+    }
+    let mut file = options.open(path)?;
+    if is_private && file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(OWNER))?;
+    }
+    file.write_all(lines.as_bytes())
+}
+
+async fn with_texts(Sources { forwarder, clock, .. }: Sources<'_>, pod: &str) -> Result<Recording, RecordError> {
     let answer = forwarder.get(pod, TEXTS_PORT, PATH).await;
     let answer = answer.map_err(|source| RecordError::Texts { pod: pod.to_owned(), source })?;
-    serde_json::from_slice(&answer).map_err(|source| RecordError::Answer { pod: pod.to_owned(), source })
+    let recording: Result<Recording, _> = serde_json::from_slice(&answer);
+    let recording = recording.map_err(|source| RecordError::Answer { pod: pod.to_owned(), source })?;
+    // A pod has the name by which the API server knows it, whatever it says.
+    Ok(by_clock(Recording { pod: pod.to_owned(), ..recording }, clock()))
 }

@@ -2,15 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use kubectl_slipway::{
     cluster::{Cluster, Place},
     forward::Forwarder,
-    record::{NothingRecorded, Pods, Wanted, record},
-    recorder::{self, Outputs, RecordArgs},
+    record::{NothingRecorded, Pods, Wanted, by_clock, next_steps, record},
+    recorder::{self, Outputs, RecordArgs, Sources},
 };
 use pretty_assertions::assert_eq;
 use rstest::rstest;
@@ -18,7 +26,8 @@ use serde_json::{Value, json};
 use slipway_vocabulary::{
     failure::chain,
     recording::{
-        CallLengths, RecordedCall, RecordedRun, Recording, RecordingLevel, RunLengths, TraceLine, TurnLengths,
+        CallLengths, Minute, RecordedCall, RecordedRun, Recording, RecordingLevel, RunLengths, TraceLine, TurnLengths,
+        per_kilosecond,
     },
 };
 use tokio::{
@@ -44,7 +53,12 @@ fn run(minutes_ago: u64, height: &str) -> RecordedRun {
 fn pod(pod: &str, level: RecordingLevel, runs: Vec<RecordedRun>) -> Recording {
     let (revision, pod) = ("support-1".to_owned(), pod.to_owned());
     let since_micros = NOW - 2 * HOUR;
-    Recording { version: 1, revision, pod, level, at_micros: NOW, since_micros, dropped: 0, unanswered: 0, runs }
+    let (dropped, unanswered) = (Vec::new(), Vec::new());
+    Recording { version: 1, revision, pod, level, at_micros: NOW, since_micros, dropped, unanswered, runs }
+}
+
+fn minute(minutes_ago: u64, runs: u64) -> Vec<Minute> {
+    vec![Minute { at_micros: NOW - minutes_ago * 60_000_000, runs }]
 }
 
 fn wanted(texts: bool) -> Wanted<'static> {
@@ -52,27 +66,95 @@ fn wanted(texts: bool) -> Wanted<'static> {
 }
 
 fn all(recordings: impl Into<Vec<Recording>>) -> Pods {
-    Pods { recordings: recordings.into(), older: Vec::new() }
+    Pods { recordings: recordings.into(), ..Pods::default() }
 }
 
 #[test]
 fn pods_are_joined_by_when_their_runs_arrived() {
     let pods = all([
         pod("a", RecordingLevel::Lengths, vec![run(61, "1"), run(30, "1"), run(10, "1")]),
-        Recording { unanswered: 2, ..pod("b", RecordingLevel::Lengths, vec![run(20, "1")]) },
+        Recording { unanswered: minute(15, 2), ..pod("b", RecordingLevel::Lengths, vec![run(20, "1")]) },
     ]);
     let recorded = record(wanted(false), &pods).unwrap();
     let lines: Vec<RunLengths> = recorded.lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let arrived: Vec<_> = lines.iter().filter_map(|line| line.arrived_micros).collect();
-    assert_eq!(arrived, [0, 600_000_000, 1_200_000_000], "times count from the first run of the hour");
+    // They count from the first run of the hour. Five came in the time of three, and so they are closer.
+    assert_eq!(arrived, [0, 360_000_000, 720_000_000]);
     assert!(!recorded.lines.contains("Bela"), "{}", recorded.lines);
     assert_eq!(
         recorded.told,
         [
-            "3 runs of 2 pods in 20 min, from 1970-01-01T09:30:00Z to 1970-01-01T09:50:00Z, 0.002 a second",
-            "left out: 2 runs of the last hour without an answer"
+            "3 runs of 2 pods in 20 min, from 1970-01-01T09:30:00Z to 1970-01-01T09:50:00Z, too few or too close for a rate: a campaign lets them arrive at random",
+            "left out: 2 runs without an answer; the rate has them too"
         ]
     );
+}
+
+fn rate(lines: &str) -> Option<u64> {
+    let times = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["arrivedMicros"].as_u64());
+    per_kilosecond(times.collect::<Vec<_>>())
+}
+
+#[test]
+fn the_rate_of_a_file_is_that_of_all_that_arrived() {
+    // 40 runs in 39 minutes, of which ten have no texts, and ten more without an answer: one in 47 s.
+    let texts_of = |minutes_ago: u64| {
+        let run = run(minutes_ago, "1");
+        if minutes_ago % 4 == 1 { RecordedRun { texts: None, ..run } } else { run }
+    };
+    let runs = (0..40).rev().map(texts_of).collect();
+    let pods = all([Recording { unanswered: minute(9, 10), ..pod("a", RecordingLevel::Texts, runs) }]);
+    let [lengths, texts] = [false, true].map(|texts| record(wanted(texts), &pods).unwrap());
+    assert_eq!((lengths.lines.lines().count(), texts.lines.lines().count()), (40, 30));
+    assert_eq!((rate(&lengths.lines), rate(&texts.lines)), (Some(20), Some(20)));
+    assert!(texts.told[0].ends_with(", 0.020 a second"), "{}", texts.told[0]);
+    let lately = record(Wanted { micros: HOUR / 10, ..wanted(false) }, &pods).unwrap();
+    assert_eq!(lately.told.len(), 1, "of the last six minutes all have an answer: {:?}", lately.told);
+}
+
+#[test]
+fn a_file_without_most_of_the_traffic_is_not_written() {
+    let silent = |minutes_ago: u64| RecordedRun { texts: None, ..run(minutes_ago, "1") };
+    let texts = all([pod("a", RecordingLevel::Texts, vec![silent(9), silent(8), silent(7), run(6, "1"), run(5, "1")])]);
+    assert_eq!(
+        record(wanted(true), &texts).unwrap_err().to_string(),
+        "the file would have 2 of 5 runs, as 3 cannot be replayed with texts, 0 had to go and 0 had no answer. Less than a half is other traffic: leave out --texts"
+    );
+    assert!(record(wanted(false), &texts).is_ok());
+    let full =
+        Recording { unanswered: minute(5, 3), ..pod("a", RecordingLevel::Lengths, vec![run(6, "1"), run(5, "1")]) };
+    assert_eq!(
+        record(wanted(false), &all([full])).unwrap_err().to_string(),
+        "the file would have 2 of 5 runs, as 0 cannot be replayed with texts, 0 had to go and 3 had no answer. Less than a half is other traffic: record while pods have room for it"
+    );
+}
+
+#[test]
+fn pods_with_other_clocks_are_joined_by_ours() {
+    let of_ours = Recording {
+        dropped: minute(50, 1),
+        unanswered: minute(40, 1),
+        ..pod("a", RecordingLevel::Texts, vec![run(30, "1")])
+    };
+    for theirs in [NOW + 90_000_000, NOW - 90_000_000] {
+        let of_theirs = by_clock(of_ours.clone(), theirs);
+        assert_eq!(of_theirs.at_micros, theirs);
+        assert_ne!(of_theirs.runs, of_ours.runs);
+        assert_eq!(by_clock(of_theirs, NOW), of_ours);
+    }
+}
+
+#[test]
+fn a_pod_that_says_two_times_of_a_run_is_believed_once() {
+    let mut odd = run(20, "1");
+    odd.texts.as_mut().unwrap().arrived_micros = Some(u64::MAX);
+    let mut of_tomorrow = run(20, "1");
+    of_tomorrow.lengths.arrived_micros = Some(NOW + HOUR);
+    let pods = all([pod("a", RecordingLevel::Texts, vec![run(30, "1"), odd, run(10, "1"), of_tomorrow])]);
+    let lines = record(wanted(true), &pods).unwrap().lines;
+    let arrived: Vec<_> =
+        lines.lines().map(|line| serde_json::from_str::<TraceLine>(line).unwrap().arrived_micros).collect();
+    assert_eq!(arrived, [0, 600_000_000, 1_200_000_000].map(Some));
 }
 
 #[test]
@@ -82,7 +164,8 @@ fn texts_are_a_trace_without_runs_that_a_replay_would_contradict() {
     let recorded = record(wanted(true), &pods).unwrap();
     let lines: Vec<TraceLine> = recorded.lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let results: Vec<_> = lines.iter().map(|line| (line.calls[0].result.as_str(), line.arrived_micros)).collect();
-    assert_eq!(results, [("123", Some(0)), ("123", Some(1_200_000_000))]);
+    // Two of four, and so they come twice as fast.
+    assert_eq!(results, [("123", Some(0)), ("123", Some(600_000_000))]);
     assert_eq!(
         recorded.told[1..],
         [
@@ -118,18 +201,20 @@ fn a_file_has_no_more_tokens_than_a_campaign_keeps_in_memory() {
 #[test]
 fn a_pod_that_remembers_less_is_named() {
     let young = Recording { since_micros: NOW - HOUR / 4, ..pod("b", RecordingLevel::Lengths, Vec::new()) };
-    let busy = Recording { dropped: 1, pod: "c".into(), ..young.clone() };
+    let busy = Recording { dropped: minute(30, 1), pod: "c".into(), ..young.clone() };
     let off = pod("d", RecordingLevel::None, Vec::new());
     let recordings = vec![pod("a", RecordingLevel::Lengths, vec![run(1, "1")]), young, busy, off];
-    let told = record(wanted(false), &Pods { recordings, older: vec!["e".into()] }).unwrap().told;
+    let told =
+        record(wanted(false), &Pods { recordings, older: vec!["e".into()], gone: vec!["f".into()] }).unwrap().told;
     assert_eq!(
         told,
         [
-            "1 run of 4 pods in 0 s, from 1970-01-01T09:59:00Z to 1970-01-01T09:59:00Z",
+            "1 run of 4 pods in 0 s, from 1970-01-01T09:59:00Z to 1970-01-01T09:59:00Z, too few or too close for a rate: a campaign lets them arrive at random",
             "pod b has served for 15 min",
             "pod c remembers only the last 15 min: 1 run had to go, as it holds only so many",
             "pod d remembers no runs: its revision records nothing",
-            "pod e remembers no runs: its agent runtime is older"
+            "pod e remembers no runs: its agent runtime is older",
+            "pod f ended before it answered: its runs are missing"
         ]
     );
 }
@@ -137,7 +222,8 @@ fn a_pod_that_remembers_less_is_named() {
 #[test]
 fn more_runs_that_had_to_go_than_are_left_are_not_the_traffic_that_was_asked_for() {
     let runs = || vec![run(10, "1"), run(5, "1")];
-    let busy = Recording { since_micros: NOW - HOUR / 5, dropped: 3, ..pod("a", RecordingLevel::Lengths, runs()) };
+    let dropped = minute(30, 3);
+    let busy = Recording { since_micros: NOW - HOUR / 5, dropped, ..pod("a", RecordingLevel::Lengths, runs()) };
     let pods = all([busy.clone(), pod("b", RecordingLevel::Lengths, Vec::new())]);
     assert_eq!(
         record(wanted(false), &pods).unwrap_err().to_string(),
@@ -177,6 +263,11 @@ fn more_runs_that_had_to_go_than_are_left_are_not_the_traffic_that_was_asked_for
     all([pod("a", RecordingLevel::Lengths, vec![run(1, "1")])]),
     "the pods of support remember no texts: set spec.serving.recording.level to Texts, and record once the new revision has served"
 )]
+#[case::no_texts_yet(
+    wanted(true),
+    all([pod("a", RecordingLevel::Lengths, vec![run(1, "1")]), pod("b", RecordingLevel::Texts, Vec::new())]),
+    "the pods that remember texts have answered no run of the last 60 min: record once their revision has traffic, or leave out --texts"
+)]
 #[case::no_run(
     wanted(false),
     all([pod("a", RecordingLevel::Lengths, vec![run(61, "1")])]),
@@ -192,10 +283,27 @@ fn where_there_is_nothing_the_remedy_is_named(#[case] wanted: Wanted<'_>, #[case
     assert_eq!(nothing.to_string(), expected);
 }
 
+#[test]
+fn a_file_is_applied_where_the_agent_is_and_again() {
+    let flags = ["--kubeconfig", "/my files/config", "--context", "prod", "--namespace", "team"].map(str::to_owned);
+    assert_eq!(
+        next_steps(&wanted(false), (&flags, "my runs.jsonl"))[0],
+        "kubectl create configmap support-runs --kubeconfig '/my files/config' --context prod --namespace team \
+         '--from-file=runs.jsonl=my runs.jsonl' --dry-run=client -o yaml | \
+         kubectl apply --kubeconfig '/my files/config' --context prod --namespace team --server-side -f -"
+    );
+}
+
 /// An API server with an agent of one pod, which answers the proxied path.
 fn cluster(recording: impl Fn() -> (u16, Value) + Send + Sync + Clone + 'static) -> Cluster {
+    cluster_for(usize::MAX, recording)
+}
+
+/// The same whose pod is listed so often, and then is gone.
+fn cluster_for(listed: usize, recording: impl Fn() -> (u16, Value) + Send + Sync + Clone + 'static) -> Cluster {
+    let lists = Arc::new(AtomicUsize::new(0));
     let serve = move |request: Request<Body>| {
-        let recording = recording.clone();
+        let (recording, lists) = (recording.clone(), Arc::clone(&lists));
         async move {
             let agent = json!({
                 "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": "support"},
@@ -206,13 +314,17 @@ fn cluster(recording: impl Fn() -> (u16, Value) + Send + Sync + Clone + 'static)
                 },
             });
             let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-            let pods = json!({
-                "apiVersion": "v1", "kind": "PodList", "metadata": {},
-                "items": [{"metadata": {"name": "support-1-x"}, "status": ready}, {"metadata": {"name": "starting"}}],
-            });
+            let all = [
+                json!({"metadata": {"name": "support-1-x"}, "status": ready}),
+                json!({"metadata": {"name": "starting"}}),
+            ];
+            let pods = || {
+                let gone = usize::from(lists.fetch_add(1, Ordering::Relaxed) >= listed);
+                json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": all[gone..]})
+            };
             let (status, body) = match request.uri().path() {
                 "/apis/slipway.dev/v1alpha1/namespaces/team/agentdeployments/support" => (200, agent),
-                "/api/v1/namespaces/team/pods" => (200, pods),
+                "/api/v1/namespaces/team/pods" => (200, pods()),
                 "/api/v1/namespaces/team/pods/support-1-x:9464/proxy/slipway/v1/recording" => recording(),
                 other => (500, json!({"message": format!("nobody asks for {other}")})),
             };
@@ -226,7 +338,8 @@ fn cluster(recording: impl Fn() -> (u16, Value) + Send + Sync + Clone + 'static)
 
 async fn told(cluster: &Cluster, forwarder: &Forwarder, args: &RecordArgs) -> (String, String) {
     let (mut out, mut aside) = (Vec::new(), Vec::new());
-    let end = recorder::run((cluster, forwarder), args, Outputs { out: &mut out, aside: &mut aside }).await;
+    let sources = Sources { cluster, forwarder, clock: || NOW };
+    let end = recorder::run(sources, args, Outputs { out: &mut out, aside: &mut aside }).await;
     let aside = end.map_or_else(|error| chain(&error), |()| String::from_utf8(aside).unwrap());
     (String::from_utf8(out).unwrap(), aside)
 }
@@ -241,7 +354,8 @@ fn kubectl(program: &Path) -> Forwarder {
 
 fn answer(level: RecordingLevel) -> Value {
     let RecordedRun { lengths, .. } = run(1, "123");
-    serde_json::to_value(pod("support-1-x", level, vec![RecordedRun { lengths, texts: None }])).unwrap()
+    // What a pod calls itself does not matter.
+    serde_json::to_value(pod("--forged", level, vec![RecordedRun { lengths, texts: None }])).unwrap()
 }
 
 #[tokio::test]
@@ -253,8 +367,10 @@ async fn lengths_come_through_the_proxy_and_the_next_steps_are_told_aside() {
     assert_eq!(out, line);
     assert_eq!(
         aside,
-        "1 run of 1 pod in 0 s, from 1970-01-01T09:59:00Z to 1970-01-01T09:59:00Z\n\
-         kubectl create configmap support-runs --namespace team --from-file=runs.jsonl=FILE\n\
+        "1 run of 1 pod in 0 s, from 1970-01-01T09:59:00Z to 1970-01-01T09:59:00Z, too few or too close for a rate: \
+         a campaign lets them arrive at random\n\
+         kubectl create configmap support-runs --namespace team --from-file=runs.jsonl=FILE --dry-run=client -o yaml | \
+         kubectl apply --namespace team --server-side -f -\n\
          spec.profiling: {workloads: [{name: recorded, recordedLengths: {configMap: {name: support-runs, key: runs.jsonl}}}]}\n"
     );
 }
@@ -267,7 +383,7 @@ async fn a_file_that_is_named_is_written_and_told() {
     let cluster = cluster(|| (200, answer(RecordingLevel::Lengths)));
     let args = RecordArgs { output: Some(path.clone()), ..args(false) };
     let (out, aside) = told(&cluster, &kubectl(Path::new("/nowhere/kubectl")), &args).await;
-    assert!(out.contains(&format!("--from-file=runs.jsonl={}\n", path.display())), "{out}");
+    assert!(out.contains(&format!(" --from-file=runs.jsonl={} ", path.display())), "{out}");
     assert_eq!((aside.as_str(), fs::read_to_string(&path).unwrap().lines().count()), ("", 1));
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -281,6 +397,13 @@ async fn pods_of_an_earlier_release_are_told_apart() {
         "the pods of support have an agent runtime from before recordings, and the next revision brings a newer one: \
          change spec.agent or spec.serving, and record once that revision has served"
     );
+}
+
+#[tokio::test]
+async fn a_pod_that_ends_meanwhile_is_not_taken_for_an_older_one() {
+    let cluster = cluster_for(1, || (404, json!({"message": "pods \"support-1-x\" not found"})));
+    let (_, aside) = told(&cluster, &kubectl(Path::new("/nowhere/kubectl")), &args(false)).await;
+    assert_eq!(aside, "no pod of support is ready: `kubectl slipway get support` shows why");
 }
 
 /// A program in place of kubectl, which says where it forwards to, and notes how it was called.
@@ -301,14 +424,20 @@ async fn texts_come_through_a_forwarded_port_of_loopback() {
         let mut request = [0; 512];
         let length = stream.read(&mut request).await.unwrap();
         assert!(request[..length].starts_with(b"GET /slipway/v1/recording HTTP/1.0\r\n"));
-        let body = serde_json::to_string(&pod("support-1-x", RecordingLevel::Texts, vec![run(1, "123")])).unwrap();
+        let body = serde_json::to_string(&pod("--forged", RecordingLevel::Texts, vec![run(1, "123")])).unwrap();
         stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{body}").as_bytes()).await.unwrap();
     });
     let folder = std::env::temp_dir().join(format!("slipway-forward-{}", std::process::id()));
     let program = stand_in(&folder, &format!("echo 'Forwarding from 127.0.0.1:{port} -> 9467'; exec sleep 60"));
     let cluster = cluster(|| (200, answer(RecordingLevel::Texts)));
-    let (out, aside) = told(&cluster, &kubectl(&program), &args(true)).await;
-    let line: TraceLine = serde_json::from_str(out.trim()).expect(&aside);
+    let path = folder.join("runs.jsonl");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let args = RecordArgs { output: Some(path.clone()), ..args(true) };
+    let (aside, errors) = told(&cluster, &kubectl(&program), &args).await;
+    assert_eq!(errors, "");
+    let line: TraceLine = serde_json::from_str(fs::read_to_string(&path).unwrap().trim()).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "texts are for nobody else");
     assert_eq!((line.input.as_str(), line.calls[0].result.as_str()), ("How high is Bela?", "123"));
     assert!(aside.contains("agentTrace: {configMap: {name: support-runs, key: runs.jsonl}}"), "{aside}");
     let called = "--namespace team port-forward --address 127.0.0.1 pod/support-1-x :9467\n";

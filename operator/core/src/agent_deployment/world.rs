@@ -133,6 +133,12 @@ impl World {
         serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.max_replicas)
     }
 
+    /// Pods of a revision at the least planned traffic.
+    pub fn least_replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.min_replicas)
+    }
+
     /// Pods that no autoscaler removes. It sees only stable's share beside a canary, but stable must carry all traffic
     /// once the canary goes. An edited spec overrides this.
     pub fn kept_in_rollout(&self) -> i32 {

@@ -152,6 +152,10 @@ pub struct AgentRunSettings {
     pub trace: Runs,
     /// A run that takes longer is an error, in milliseconds.
     pub timeout_millis: u64,
+    /// Pods among which recorded arrivals are shared: each one has the runs of one pod. Absent means that runs arrive
+    /// at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_replicas: Option<u32>,
 }
 
 /// The runs that are made. Recorded ones are written as a file alone.

@@ -13,8 +13,25 @@ pub enum Arrivals {
         /// So many at each.
         burst: u32,
     },
-    /// As they once did, at another rate: one after the other, the first after the last.
-    Recorded(Vec<Recorded>),
+    /// As they once did.
+    Recorded(Record),
+}
+
+/// Most arrivals of a schedule: one pod never has more, and memory is bounded.
+const MOST_ARRIVALS: f64 = 1_000_000.0;
+
+/// How much longer or shorter than the rate asks a part of a record may be: one in so many.
+const UNLIKE: u128 = 10;
+
+/// What arrived once, over and over: one after the other, the first after the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// In the order of their arrivals, at least two.
+    runs: Vec<Recorded>,
+    /// When the first comes again after itself, in microseconds; not 0.
+    period: u64,
+    /// Pods among which the runs are shared.
+    replicas: u32,
 }
 
 /// A run that arrived.
@@ -22,8 +39,8 @@ pub enum Arrivals {
 pub struct Recorded {
     /// Its place among all runs.
     pub run: usize,
-    /// How long after it the next one came.
-    pub gap: Duration,
+    /// When it came, in microseconds after the first.
+    pub micros: u64,
 }
 
 /// A run that is to arrive.
@@ -43,13 +60,14 @@ impl Arrivals {
     /// be one at another rate.
     pub fn schedule(&self, runs: usize, per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Arrival> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let number = (per_kilosecond as f64 * length.as_secs_f64() / 1e3).round().max(1.0) as usize;
+        let number = per_kilosecond as f64 * length.as_secs_f64() / 1e3;
+        let number = number.round().clamp(1.0, MOST_ARRIVALS) as usize;
         match self {
             Self::Random { burst } => {
                 let moments = random(number, (*burst).max(1) as usize, length, &mut rng);
                 moments.into_iter().zip(shuffled(runs, seed).into_iter().cycle()).map(Arrival::from).collect()
             }
-            Self::Recorded(recorded) => stretched(recorded, number, length, &mut rng),
+            Self::Recorded(record) => record.part(number, length, &mut rng),
         }
     }
 
@@ -58,15 +76,59 @@ impl Arrivals {
         let known: Option<Vec<u64>> = arrived_micros.iter().copied().collect();
         let mut times: Vec<(u64, usize)> = known.unwrap_or_default().into_iter().zip(0..).collect();
         times.sort_unstable();
-        let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-        let all: u64 = gaps.iter().sum();
-        if all == 0 {
+        let (Some((first, _)), Some((last, _))) = (times.first().copied(), times.last()) else { return Self::POISSON };
+        let span = last - first;
+        if span == 0 {
             return Self::POISSON;
         }
         // Nobody came after the last one: what follows it comes as soon as another on average.
-        let mean = all / gaps.len() as u64;
-        let gaps = gaps.into_iter().chain([mean]).map(Duration::from_micros);
-        Self::Recorded(times.into_iter().zip(gaps).map(|((_, run), gap)| Recorded { run, gap }).collect())
+        let gaps = (times.len() as u64).saturating_sub(1).max(1);
+        let period = span.saturating_add(span / gaps);
+        let runs = times.into_iter().map(|(time, run)| Recorded { run, micros: time - first }).collect();
+        Self::Recorded(Record { runs, period, replicas: 1 })
+    }
+
+    /// The arrivals at one of several pods among which recorded ones are shared.
+    pub fn among(self, replicas: u32) -> Self {
+        match self {
+            Self::Recorded(record) => Self::Recorded(Record { replicas: replicas.max(1), ..record }),
+            Self::Random { burst } => Self::Random { burst },
+        }
+    }
+}
+
+impl Record {
+    /// Every so manieth run from one that is drawn on: what one pod had of them. Their gaps are as they were, but for
+    /// the rate. The part is one that takes about as long as the rate asks, so that it need hardly be stretched.
+    fn part(&self, number: usize, length: Duration, rng: &mut Pcg64Mcg) -> Vec<Arrival> {
+        let taken = number as u128 * u128::from(self.replicas);
+        let takes = |first: usize| self.micros(first as u128 + taken) - self.micros(first as u128);
+        let usual = (taken * u128::from(self.period) / self.runs.len() as u128).max(1);
+        let unlike = |first: &usize| takes(*first).abs_diff(usual);
+        let alike: Vec<usize> = (0..self.runs.len()).filter(|first| unlike(first) <= usual / UNLIKE).collect();
+        let first = match alike.len() {
+            0 => (0..self.runs.len()).min_by_key(unlike).unwrap_or(0),
+            many => alike[rng.random_range(0..many)],
+        };
+        let (began, took) = (self.micros(first as u128), takes(first).max(1));
+        let arrival = |index: u128| {
+            let place = first as u128 + index * u128::from(self.replicas);
+            let passed = (self.micros(place) - began) as f64 / took as f64;
+            Arrival { at: length.mul_f64(passed).min(length), run: self.at(place).1.run }
+        };
+        (0..number as u128).map(arrival).collect()
+    }
+
+    /// When a run of an endless record comes.
+    fn micros(&self, place: u128) -> u128 {
+        let (round, recorded) = self.at(place);
+        round * u128::from(self.period) + u128::from(recorded.micros)
+    }
+
+    /// How often the record was gone through before a place, and what is there.
+    fn at(&self, place: u128) -> (u128, Recorded) {
+        let all = self.runs.len() as u128;
+        (place / all, self.runs[(place % all) as usize])
     }
 }
 
@@ -81,19 +143,6 @@ pub fn shuffled(runs: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..runs).collect();
     order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
     order
-}
-
-/// Goes through what was recorded from a run that is drawn, as often as it takes, and stretches it to the length.
-fn stretched(recorded: &[Recorded], number: usize, length: Duration, rng: &mut Pcg64Mcg) -> Vec<Arrival> {
-    let first = rng.random_range(0..recorded.len().max(1));
-    let mut passed = Duration::ZERO;
-    let mut arrivals: Vec<Arrival> = Vec::with_capacity(number);
-    for Recorded { run, gap } in recorded.iter().cycle().skip(first).take(number) {
-        arrivals.push(Arrival { at: passed, run: *run });
-        passed += *gap;
-    }
-    let stretch = if passed.is_zero() { 0.0 } else { length.as_secs_f64() / passed.as_secs_f64() };
-    arrivals.into_iter().map(|Arrival { at, run }| Arrival { at: at.mul_f64(stretch), run }).collect()
 }
 
 /// Gives arrival times of a Poisson process of bursts, conditioned on the number. Given their number, moments are
@@ -173,14 +222,53 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_of_several_has_its_share_of_a_burst_and_no_more() {
+        // Ten at once every minute, of an hour.
+        let recorded: Vec<_> = (0..600_u64).map(|run| Some(run / 10 * 60_000_000)).collect();
+        let schedule = Arrivals::as_recorded(&recorded).among(5).schedule(600, 33, Duration::from_secs(600), 3);
+        // Two a minute are a fifth of ten.
+        assert_eq!(schedule.len(), 20);
+        let moments: BTreeSet<_> = schedule.iter().map(|arrival| arrival.at).collect();
+        assert!((10..=11).contains(&moments.len()), "two come at once: {moments:?}");
+        let next = |pair: &[Arrival]| (pair[1].run + 600 - pair[0].run) % 600;
+        assert!(schedule.windows(2).all(|pair| next(pair) == 5), "each fifth run comes");
+    }
+
+    #[test]
+    fn quiet_and_busy_parts_of_a_record_stand_for_it_only_where_they_are_like_it() {
+        // A hundred within a second, and then one every ten seconds.
+        let burst = (0..100_u64).map(|run| run * 10_000);
+        let quiet = (1..=100_u64).map(|run| run * 10_000_000);
+        let recorded: Vec<_> = burst.chain(quiet).map(Some).collect();
+        let arrivals = Arrivals::as_recorded(&recorded);
+        for seed in 0..20 {
+            let schedule = arrivals.schedule(200, 200, Duration::from_secs(500), seed);
+            let busy = schedule.iter().filter(|arrival| arrival.run < 100).count();
+            assert!((40..=60).contains(&busy), "a half of it is a part of the burst: {busy}");
+            let gap = |pair: &[Arrival]| (pair[1].at - pair[0].at).as_secs_f64();
+            let slow = |pair: &&[Arrival]| pair[0].run >= 100 && pair[1].run > pair[0].run;
+            assert!(schedule.windows(2).filter(slow).map(gap).all(|gap| (8.9..11.2).contains(&gap)), "{schedule:?}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_record_makes_no_more_arrivals_than_memory_holds() {
+        let ends = [0, u64::MAX].repeat(50).into_iter().map(Some).collect::<Vec<_>>();
+        let arrivals = Arrivals::as_recorded(&ends).among(u32::MAX);
+        let schedule = arrivals.schedule(100, u64::MAX, LENGTH, 3);
+        assert_eq!(schedule.len(), 1_000_000);
+        assert!(schedule.iter().all(|arrival| arrival.at <= LENGTH && arrival.run < 100));
+    }
+
+    #[test]
     fn the_rate_of_the_record_gives_the_gaps_of_the_record() {
         let seconds = |seconds: u64| Duration::from_secs(seconds);
         let arrivals = Arrivals::as_recorded(&[9, 0, 3].map(|second| Some(second * 1_000_000)));
-        let micros = |micros| Duration::from_micros(micros);
-        let recorded = [(1, seconds(3)), (2, seconds(6)), (0, micros(4_500_000))];
-        assert_eq!(arrivals, Arrivals::Recorded(recorded.map(|(run, gap)| Recorded { run, gap }).into()));
+        let runs = [(1, 0), (2, 3_000_000), (0, 9_000_000)].map(|(run, micros)| Recorded { run, micros });
+        let expected = Record { runs: runs.into(), period: 13_500_000, replicas: 1 };
+        assert_eq!(arrivals, Arrivals::Recorded(expected));
         // Three in 13.5 s.
-        let of = |seed| arrivals.schedule(3, 222, micros(13_500_000), seed);
+        let of = |seed| arrivals.schedule(3, 222, Duration::from_micros(13_500_000), seed);
         let from_the_first = (0..).map(of).find(|schedule| schedule[0].run == 1).unwrap();
         let expected = [(0, 1), (3, 2), (9, 0)].map(|(second, run)| Arrival { at: seconds(second), run });
         assert_eq!(from_the_first, expected);

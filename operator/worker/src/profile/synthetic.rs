@@ -61,7 +61,7 @@ pub fn recorded(text: &str, seed: u64) -> Result<Vec<TraceLine>, TraceError> {
     let period = period(&all);
     let rounds = (0..rounds(&all)).flat_map(|round| all.iter().map(move |of| (round, of)));
     let run = |(number, (round, of)): (u64, (u64, &RunLengths))| TraceLine {
-        arrived_micros: of.arrived_micros.map(|micros| micros.saturating_add(round * period)),
+        arrived_micros: of.arrived_micros.map(|micros| micros.saturating_add(round.saturating_mul(period))),
         ..of_lengths(of, number, &mut rng)
     };
     Ok((0..).zip(rounds).map(run).collect())
@@ -78,7 +78,7 @@ fn rounds(all: &[RunLengths]) -> u64 {
 fn period(all: &[RunLengths]) -> u64 {
     let arrived = || all.iter().filter_map(|of| of.arrived_micros);
     let span = arrived().max().unwrap_or(0) - arrived().min().unwrap_or(0);
-    span + span / (all.len() as u64).saturating_sub(1).max(1)
+    span.saturating_add(span / (all.len() as u64).saturating_sub(1).max(1))
 }
 
 /// The run of some lengths. Calls that were made at once become one, as long as the longest, with the results of all.

@@ -47,7 +47,8 @@ async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, t
     let mut bench = Bench::new().await;
     fs::write(bench.path("trace.jsonl"), trace).unwrap();
     let trace = Runs::Recorded(data_file(&bench.path("trace.jsonl")));
-    let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace, timeout_millis: 10_000 };
+    let endpoint = endpoint.to_owned();
+    let agent = AgentRunSettings { endpoint, trace, timeout_millis: 10_000, recorded_replicas: None };
     let (name, metric, percentile) = ("runs".to_owned(), LatencyMetric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {
         campaign: campaign(Driver::AgentRun(agent)),
@@ -167,7 +168,7 @@ async fn recorded_lengths_come_again_in_their_order_with_their_lengths_and_the_l
     bench.replay = tools;
     fs::write(bench.path("runs.jsonl"), RECORDED).unwrap();
     let trace = Runs::Lengths { lengths: data_file(&bench.path("runs.jsonl")), seed: 3 };
-    let agent = AgentRunSettings { endpoint, trace, timeout_millis: 10_000 };
+    let agent = AgentRunSettings { endpoint, trace, timeout_millis: 10_000, recorded_replicas: Some(1) };
     bench.task.campaign = confirm(Driver::AgentRun(agent));
     bench.task.measure.warm_up = 0;
     let row = bench.run().await.unwrap().rows.remove(0);

@@ -172,7 +172,8 @@ pub(super) fn campaign(
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
     }
-    let hash = content_hash(&inputs)?;
+    // Who scales a Deployment whose campaign is under way gets no other campaign.
+    let hash = content_hash(&ProfileInputs { recorded_replicas: None, ..inputs.clone() })?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
     Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs })
@@ -228,9 +229,8 @@ fn freeze(
         }
     }
     let slo = &world.spec.slo;
-    let has_rate = slo.throughput.is_some()
-        || recorded_runs_per_second.is_some()
-        || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
+    let has_rate =
+        slo.throughput.is_some() || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
     Ok(ProfileInputs {
         engines: engines.iter().map(profiled).collect(),
         configurations,
@@ -239,6 +239,7 @@ fn freeze(
         prompts,
         agent_trace,
         recorded_lengths,
+        recorded_replicas: recorded_runs_per_second.is_some().then(|| world.least_replicas().max(1)),
         recorded_runs_per_second,
         synthetic,
         objectives: slo.objectives.clone(),

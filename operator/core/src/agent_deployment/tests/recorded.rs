@@ -3,6 +3,7 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
+    AgentDeploymentSpec,
     agent_deployment::{Precision, Profiling, Recording, RecordingLevel},
     profile::ProfileInputs,
 };
@@ -81,20 +82,45 @@ fn recorded_lengths_are_frozen_by_their_digest() {
     assert_eq!(message(&recorded(LENGTHS), "Reconciling"), missing);
 }
 
+/// A hundred lines, 5 s apart.
+fn every_five_seconds(line: &str) -> String {
+    let lines: Vec<_> = (0..100_u64).map(|run| line.replace("TIME", &(run * 5_000_000).to_string())).collect();
+    lines.join("\n")
+}
+
 #[test]
-fn the_rate_of_recorded_runs_is_that_of_all_pods_and_who_knows_no_times_has_none() {
+fn the_rate_of_recorded_runs_is_that_of_all_pods_and_who_knows_no_rate_has_none() {
     let of = |cluster: Cluster, view: WorkloadView| {
         let (inputs, _) = campaign(&holds(cluster, view));
-        (inputs.recorded_runs_per_second.map(|runs| runs.value()), inputs.replicas)
+        (inputs.recorded_runs_per_second.map(|runs| runs.value()), inputs.recorded_replicas, inputs.replicas)
     };
-    let timeless = RUNS.replace("\"arrivedMicros\":0,", "");
-    assert_eq!(of(recorded(LENGTHS), WorkloadView::read_lengths(RUNS)), (Some(0.002), 3));
-    assert_eq!(of(recorded(LENGTHS), WorkloadView::read_lengths(&timeless)), (None, 1));
-    let texts = r#"{"input":"Bela?","calls":[],"arrivedMicros":0}"#;
-    let later = texts.replace(":0}", ":500000000}");
-    assert_eq!(of(recorded(TRACE), WorkloadView::read_trace(&format!("{texts}\n{later}"))), (Some(0.002), 3));
+    let lengths = every_five_seconds(r#"{"arrivedMicros":TIME,"inputTokens":8,"turns":[{"outputTokens":20}]}"#);
+    let timeless = lengths.replacen("\"arrivedMicros\":0,", "", 1);
+    assert_eq!(of(recorded(LENGTHS), WorkloadView::read_lengths(&lengths)), (Some(0.2), Some(3), 1));
+    assert_eq!(of(recorded(LENGTHS), WorkloadView::read_lengths(&timeless)), (None, None, 1));
+    assert_eq!(of(recorded(LENGTHS), WorkloadView::read_lengths(RUNS)), (None, None, 1), "two runs are no rate");
+    let texts = every_five_seconds(r#"{"input":"Bela?","calls":[],"arrivedMicros":TIME}"#);
+    assert_eq!(of(recorded(TRACE), WorkloadView::read_trace(&texts)), (Some(0.2), Some(3), 1));
     let old = r#"{"input":"Bela?","calls":[]}"#;
-    assert_eq!(of(recorded(TRACE), WorkloadView::read_trace(old)), (None, 1), "traces of before have no times");
+    assert_eq!(of(recorded(TRACE), WorkloadView::read_trace(old)), (None, None, 1), "traces of before have no times");
+}
+
+#[test]
+fn recorded_runs_are_shared_by_the_fewest_pods_and_who_scales_gets_no_other_campaign() {
+    let text = every_five_seconds(r#"{"arrivedMicros":TIME,"inputTokens":8,"turns":[{"outputTokens":20}]}"#);
+    let of = |edit: fn(&mut AgentDeploymentSpec)| {
+        let (inputs, name) = campaign(&holds(recorded(LENGTHS).edited(edit), WorkloadView::read_lengths(&text)));
+        (inputs.recorded_replicas, name)
+    };
+    let (written, name) = of(|_| {});
+    let (scaled, same) = of(|spec| spec.serving.replicas = 7);
+    assert_eq!((written, scaled), (Some(3), Some(7)));
+    assert_eq!((name.is_some(), same), (true, name.clone()));
+    let (least, same) = of(|spec| {
+        let autoscaling = "{minReplicas: 2, maxReplicas: 9}";
+        spec.serving.autoscaling = serde_norway::from_str(autoscaling).expect("a valid block");
+    });
+    assert_eq!((least, same), (Some(2), name), "each of the fewest has the most of them");
 }
 
 #[test]

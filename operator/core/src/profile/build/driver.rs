@@ -90,6 +90,7 @@ fn agent_run_settings(inputs: &ProfileInputs) -> Result<AgentRunSettings, Invali
             (None, None) => Runs::Recorded(file(inputs.agent_trace.as_ref())?),
         },
         timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
+        recorded_replicas: inputs.recorded_replicas.map(unsigned),
     })
 }
 

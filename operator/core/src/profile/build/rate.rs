@@ -28,8 +28,9 @@ pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored_per_kilosecond: 
     let of_driver = || driver::confirmed_runs(inputs.driver, natural(explored_per_kilosecond)).max(1);
     // Where few users came, enough do for the objectives' bounds in the time that there is, if a replica takes these.
     let enough = || (planned_runs(inputs) * 1_000_000 / MAX_RUN_MILLIS).min(of_driver());
+    let replicas = inputs.recorded_replicas.unwrap_or(1);
     let recorded = inputs.recorded_runs_per_second.as_ref();
-    let recorded = || recorded.map(|runs| per_replica(runs.value(), inputs.replicas).max(enough()));
+    let recorded = || recorded.map(|runs| per_replica(runs.value(), replicas).max(enough()));
     let said = || inputs.runs_per_second().map(|runs| per_replica(runs.value(), inputs.replicas));
     let asked = throughput_per_kilosecond(inputs, ProfilingDriver::AgentRun);
     let wanted = asked.or_else(said).or_else(recorded).unwrap_or_else(of_driver);

@@ -113,6 +113,7 @@ fn recorded_runs_are_confirmed_at_the_rate_at_which_they_came() {
     let mut cluster = cluster();
     let inputs = &mut cluster.world.spec.inputs;
     inputs.recorded_runs_per_second = Some("5".parse().expect("a rate"));
+    inputs.recorded_replicas = Some(2);
     assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 2_500, "a half of them for each of two pods");
     inputs.recorded_runs_per_second = Some("0.004".parse().expect("a rate"));
     let few = rate::arrivals_per_kilosecond(inputs, 6_000);
