@@ -27,6 +27,7 @@ use crate::{
         self,
         admission::{Admission, Readiness},
         kept_runs::KeptRuns,
+        recording::Recordings,
         run_names::{RunNames, Seal},
         service::{Abilities, Service},
     },
@@ -72,12 +73,14 @@ pub struct Parts {
     pub seal: Seal,
 }
 
-/// The two ports.
+/// The ports.
 pub struct Listeners {
     /// For clients.
     pub api: TcpListener,
     /// For the kubelet, the operator and Prometheus.
     pub admin: TcpListener,
+    /// For who may forward a port of the pod, where texts are remembered.
+    pub texts: Option<TcpListener>,
 }
 
 /// Why the sidecar could not be set up.
@@ -154,6 +157,7 @@ impl App {
         let mut metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
         let (traces, exporter) = traces(&config, (&abilities, &pod), &mut metrics, &seal)?.unzip();
         let names = RunNames::new(&config.revision, started_at, seal);
+        let recordings = Recordings::new(config.recording, (pod.clone(), config.revision.clone()), started_at);
         let identity = Identity { revision: config.revision.clone(), pod };
         let readiness = ReadinessWatch {
             backend: Arc::clone(&backend),
@@ -191,6 +195,7 @@ impl App {
             names,
             outcomes: Arc::default(),
             kept_runs: KeptRuns::default(),
+            recordings,
             evidence_read: Notify::new(),
         };
         Ok(Self {
@@ -235,6 +240,11 @@ impl App {
         api::admin::router(Arc::clone(&self.service))
     }
 
+    /// What is remembered of runs with its texts, for the pod's loopback; absent where no texts are.
+    pub fn texts(&self) -> Option<Router> {
+        self.service.recordings.has_texts().then(|| api::admin::texts_router(Arc::clone(&self.service)))
+    }
+
     /// Admits runs to the pod.
     pub fn admission(&self) -> &Arc<Admission> {
         &self.service.admission
@@ -248,10 +258,14 @@ impl App {
     pub async fn serve(self, listeners: Listeners, terminate: CancellationToken) -> Result<(), ServeError> {
         let stop = CancellationToken::new();
         let (api, admin) = (self.api(), self.admin());
+        let texts = listeners.texts.zip(self.texts());
         let Self { service, readiness, drain_grace, config: _, objectives, exporter } = self;
         let mut tasks = JoinSet::new();
         tasks.spawn(named("api", serve_http(listeners.api, api, stop.clone())));
         tasks.spawn(named("admin", serve_http(listeners.admin, admin, stop.clone())));
+        if let Some((listener, texts)) = texts {
+            tasks.spawn(named("texts", serve_http(listener, texts, stop.clone())));
+        }
         tasks.spawn(named("readiness", readiness.watch(stop.clone())));
         if let Some(access) = &service.access {
             tasks.spawn(named("access", Arc::clone(access).watch(stop.clone())));

@@ -46,6 +46,9 @@ struct ServeArgs {
     /// Where the kubelet, the operator and Prometheus are served.
     #[arg(long, default_value = "0.0.0.0:9464")]
     admin_address: SocketAddr,
+    /// Where recorded texts are served, if they are remembered: on loopback, so that only a forwarded port reaches it.
+    #[arg(long, default_value = "127.0.0.1:9467", value_parser = loopback)]
+    texts_address: SocketAddr,
     /// The pod's name, as it stands in the evidence.
     #[arg(long, env = "POD_NAME", default_value = "local")]
     pod_name: String,
@@ -150,7 +153,7 @@ impl Cli {
 }
 
 async fn run(args: ServeArgs) -> Result<(), CliError> {
-    let ServeArgs { config: path, api_address, admin_address, pod_name, log } = args;
+    let ServeArgs { config: path, api_address, admin_address, texts_address, pod_name, log } = args;
     start_logging(&log)?;
     let json = config_file::read(&path).await.map_err(CliError::Config)?;
     let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
@@ -160,7 +163,8 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     let parts = Parts { config, pod: pod_name, backend, clock: Clock::system(origin), seal: Seal::random() };
     let app = App::new(parts).map_err(CliError::SetUp)?.with_objectives_from(path);
     let terminate = on_signal()?;
-    let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };
+    let texts = if app.texts().is_some() { Some(listen(texts_address).await?) } else { None };
+    let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await?, texts };
     app.serve(listeners, terminate).await.map_err(CliError::Serve)
 }
 
@@ -214,6 +218,15 @@ async fn probe(url: String, timeout: Duration) -> Result<(), CliError> {
     Err(CliError::ProbeStatus { url, status: status.as_u16(), body: body.trim().into() })
 }
 
+/// Reads an address that no other pod reaches.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:9467")?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("texts must not leave the pod: write a loopback address, such as 127.0.0.1:9467".into()),
+    }
+}
+
 /// Reads `250ms`, `5s` or `2m`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -236,6 +249,14 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn texts_are_served_on_loopback_alone() {
+        assert_eq!(loopback("127.0.0.1:0").map(|address| address.port()), Ok(0));
+        let refused = "texts must not leave the pod: write a loopback address, such as 127.0.0.1:9467";
+        assert_eq!(loopback("0.0.0.0:9467"), Err(refused.into()));
+        assert_eq!(loopback("9467"), Err("write an address and a port, such as 127.0.0.1:9467".into()));
     }
 
     #[test]

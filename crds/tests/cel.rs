@@ -47,6 +47,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-vllm-by-its-name")]
 #[case("good-sglang-by-its-name")]
 #[case("good-synthetic")]
+#[case("good-recorded-lengths")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -78,11 +79,12 @@ fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str)
 }
 
 /// Workloads with prompts, with runs, and with both, recorded and made up.
-fn workloads() -> [Value; 4] {
+fn workloads() -> [Value; 5] {
     let prompts = json!({"name": "chat", "prompts": {"configMap": {"name": "chat", "key": "prompts.jsonl"}}});
     let runs = json!({"name": "runs", "agentTrace": {"configMap": {"name": "runs", "key": "trace.jsonl"}}});
     let made_up = json!({"name": "runs", "synthetic": {"inputTokens": 800, "outputTokens": 150}});
-    [json!([prompts]), json!([runs]), json!([prompts, runs]), json!([prompts, made_up])]
+    let lengths = json!({"name": "runs", "recordedLengths": {"configMap": {"name": "runs", "key": "runs.jsonl"}}});
+    [json!([prompts]), json!([runs]), json!([prompts, runs]), json!([prompts, made_up]), json!([lengths])]
 }
 
 /// A driver that is left out is one that the rules accept, wherever they accept any: what it becomes and what they
@@ -130,7 +132,7 @@ fn a_driver_that_is_left_out_is_accepted_wherever_one_is(#[case] name: &str) {
 )]
 fn a_driver_that_is_left_out_is_what_the_objectives_need(#[case] slo: Value, #[case] expected: ProfilingDriver) {
     let (_, mut object) = fixture("good-vllm-by-its-name");
-    let [_, _, both, _] = workloads();
+    let [_, _, both, ..] = workloads();
     object.spec.profiling = Some(serde_json::from_value(json!({"workloads": both})).unwrap());
     object.spec.slo = serde_json::from_value(slo).unwrap();
     assert_eq!(object.spec.driver(), Some(expected));

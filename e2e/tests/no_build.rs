@@ -24,6 +24,7 @@ use slipway_crds::{
 };
 use slipway_e2e::{
     checkpoints::{Checkpoint, GPU, checkpoint_bytes},
+    cluster,
     namespace::{Namespace, condition_of},
 };
 
@@ -229,7 +230,38 @@ async fn the_smallest_manifest_is_served() {
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     assert_eq!(served.rollout.unwrap().stable, revision);
     assert_eq!(served.defaults, TakenDefaults { driver, ..TakenDefaults::default() });
+    what_it_was_asked_is_measured(&namespace, written).await;
     namespace.delete().await.unwrap();
+}
+
+/// Its live traffic is recorded, and takes the place of the runs that were made up.
+async fn what_it_was_asked_is_measured(namespace: &Namespace, mut manifest: Value) {
+    for _ in 0..4 {
+        asked(namespace, "support-agent").await;
+    }
+    let file = std::env::temp_dir().join(format!("{}-runs.jsonl", namespace.name()));
+    let path = file.display().to_string();
+    let record = ["--namespace", namespace.name(), "record", "support-agent", "--for", "30m", "--output", &path];
+    let output = cluster::slipway(&record).unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(told.starts_with("5 runs of 1 pod in "), "{told}");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(!lines.contains("What is it?") && !lines.contains("42"), "{lines}");
+    namespace
+        .give_lines("live", "runs.jsonl", lines.lines().map(|line| serde_json::from_str(line).unwrap()))
+        .await
+        .unwrap();
+    let recorded = json!({"configMap": {"name": "live", "key": "runs.jsonl"}});
+    manifest["spec"]["profiling"] = json!({"workloads": [{"name": "live", "recordedLengths": recorded}]});
+    let profile = namespace.campaign(&manifest).await.unwrap();
+    let inputs = &profile.spec.inputs;
+    let of_rate = (&inputs.recorded_runs_per_second, inputs.recorded_replicas);
+    assert_eq!((inputs.recorded_lengths.is_some(), of_rate), (true, (&None, None)), "five runs make no rate");
+    let rows: Vec<_> =
+        profile.status.unwrap().measurements.iter().map(|row| (row.purpose, row.errors, row.count > 0)).collect();
+    assert!(rows.contains(&(MeasurementPurpose::Confirm, 0, true)), "{rows:?}");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub use network::{AllowedNetworks, ForbiddenAddress, NetworkError, SpecialAddres
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
 pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
-pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
+pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect, recording::RecordingLevel};
 pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use traces::Tracing;
 pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
@@ -103,6 +103,9 @@ pub struct RuntimeConfig {
     /// Where the program beside the engine tells what the GPUs do: `http://127.0.0.1:9465`. Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_endpoint: Option<String>,
+    /// What is remembered of runs.
+    #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
+    pub recording: RecordingLevel,
 }
 
 /// The tool that runs call which are made up.
@@ -234,6 +237,7 @@ impl RuntimeConfig {
             authentication: None,
             tracing: None,
             gpus_endpoint: None,
+            recording: RecordingLevel::default(),
         }
     }
 }

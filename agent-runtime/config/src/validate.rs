@@ -147,6 +147,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         authentication,
         tracing,
         gpus_endpoint,
+        recording: _, // every level is one
     } = config;
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);

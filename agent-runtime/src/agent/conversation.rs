@@ -186,6 +186,23 @@ impl Conversation {
         texts.map(|text| u64::try_from(text.chars().count()).unwrap_or(u64::MAX)).sum()
     }
 
+    /// Counts the characters of all that the client sent, with what the agent said before.
+    pub fn characters(&self) -> u64 {
+        let texts = self.turns.iter().map(|turn| match turn {
+            Turn::Question(text) | Turn::Answer(text) | Turn::Calls { text, .. } | Turn::Result { text, .. } => text,
+        });
+        let texts = texts.chain([&self.instructions]);
+        texts.map(|text| u64::try_from(text.chars().count()).unwrap_or(u64::MAX)).sum()
+    }
+
+    /// The question, where the client sent nothing else.
+    pub fn only_question(&self) -> Option<&str> {
+        match self.turns.as_slice() {
+            [Turn::Question(text)] if self.instructions.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
     /// The last question on one line.
     pub fn question_text(&self) -> String {
         let question = self.turns.iter().rev().find_map(|turn| match turn {
@@ -259,6 +276,7 @@ mod tests {
         assert_eq!(talk.write(), "Question: 1+1?\nAnswer: 2\n\nQuestion: And twice?\n");
         assert!(!talk.is_new());
         assert_eq!(talk.user_characters(), 4 + 10);
+        assert_eq!((talk.characters(), talk.only_question()), (4 + 1 + 10, None));
     }
 
     #[test]
@@ -266,6 +284,7 @@ mod tests {
         let talk = conversation(&[(Role::User, "Bela."), (Role::User, "How tall?")]).unwrap();
         assert_eq!(talk.write(), "Question: Bela. How tall?\n");
         assert!(talk.is_new());
+        assert_eq!(talk.only_question(), Some("Bela.\nHow tall?"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::{
     chat::Vocabulary,
     grammar::Observation,
-    state::{Call, CallEnd, CallId, CallResult, State},
+    state::{Call, CallEnd, CallId, CallResult, Opening, State},
 };
 
 /// Bytes of all that tools gave in one run: more fits no model's context.
@@ -41,6 +41,15 @@ pub fn excess(tokens: u32, most: u32) -> Option<u32> {
 }
 
 impl State {
+    /// Characters of the first prompt.
+    pub fn opening_characters(&self) -> u64 {
+        let prompt = match &self.opening {
+            Opening::Transcript(prompt) => prompt,
+            Opening::Chat(talk) => talk.first(),
+        };
+        characters(prompt)
+    }
+
     /// Bytes of what tools gave and the transcript still has.
     pub(super) fn result_bytes(&self) -> usize {
         self.steps.iter().flat_map(|step| &step.calls).map(|call| answer(call).map_or(0, str::len)).sum()
@@ -74,6 +83,18 @@ impl State {
     }
 }
 
+impl Call {
+    /// Characters of what it gave, with those that were left out since; none while it runs, or of one that was
+    /// cancelled.
+    pub fn observed_characters(&self) -> u64 {
+        self.left_out.unwrap_or_else(|| answer(self).map_or(0, characters))
+    }
+}
+
+fn characters(text: &str) -> u64 {
+    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
+}
+
 fn answer(call: &Call) -> Option<&str> {
     match &call.end {
         Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(match observation {
@@ -85,15 +106,16 @@ fn answer(call: &Call) -> Option<&str> {
 
 /// Says in place of a result how long it was, where that is shorter. Returns what this frees.
 fn leave_out(call: &mut Call, size: impl Fn(&str) -> usize) -> usize {
-    if call.is_left_out {
+    if call.left_out.is_some() {
         return 0;
     }
     let Some(text) = answer(call) else { return 0 };
-    let note = format!("(left out: {} characters)", text.chars().count());
+    let all = characters(text);
+    let note = format!("(left out: {all} characters)");
     let freed = size(text).saturating_sub(size(&note));
     if freed > 0 && note.len() < text.len() {
         replace(call, note);
-        call.is_left_out = true;
+        call.left_out = Some(all);
         return freed;
     }
     0

@@ -154,8 +154,8 @@ pub struct Call {
     pub started_at: Timestamp,
     /// Its outcome; nothing while it runs.
     pub end: Option<CallEnd>,
-    /// Whether what it gave was left out of the transcript since, to make room.
-    pub is_left_out: bool,
+    /// Characters of what it gave, if that was left out of the transcript since, to make room.
+    pub left_out: Option<u64>,
 }
 
 /// Outcome of a tool call.

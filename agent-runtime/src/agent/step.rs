@@ -307,7 +307,7 @@ fn call_tools(state: &mut State, calls: Vec<ToolCall>, at: Timestamp) -> Vec<Act
         // No model call is left that could read the results, so the tools are not bothered.
         return fail(state, Failure::MaxSteps { max_steps }, at);
     }
-    let started = |call: &ToolCall| Call { call: call.clone(), started_at: at, end: None, is_left_out: false };
+    let started = |call: &ToolCall| Call { call: call.clone(), started_at: at, end: None, left_out: None };
     step.calls = calls.iter().map(started).collect();
     let number = step.number;
     state.phase = Phase::Tools;

@@ -29,7 +29,12 @@ use crate::{
     traces::{Ending, Trail},
 };
 
-use super::{admission::Permit, idempotency::Ticket, service::Service};
+use super::{
+    admission::Permit,
+    idempotency::Ticket,
+    recording::{Asked, Ended},
+    service::Service,
+};
 
 /// Events that wait in the channel. The reader is woken for the first; the others cost it no switch of tasks.
 const CHANNEL_EVENTS: usize = 16;
@@ -97,6 +102,8 @@ pub(super) struct Counted {
     pub(super) usage: Usage,
     pub(super) at: Timestamp,
     pub(super) unit: UnitId,
+    /// What its client asked.
+    pub(super) asked: Asked,
     /// What it does, where that is recorded.
     pub(super) trail: Option<Trail>,
 }
@@ -247,6 +254,7 @@ impl Drop for RunInFlight {
     fn drop(&mut self) {
         if !self.is_finished {
             self.counted.count(Completion::Cancelled, RunOutcome::Cancelled);
+            self.counted.service.recordings.unanswered(self.counted.service.clock.now());
             self.counted.end_trace(Some(Ending::cancelled(self.counted.service.clock.now())));
             let service = &self.counted.service;
             service.kept_runs.end(&self.counted.id, None, service.clock.now());
@@ -288,6 +296,7 @@ impl Counted {
             (Blame::Error, _) => Completion::Failed,
         };
         self.count(completion, label);
+        self.remember(state, label);
         state.steps().iter().for_each(|step| self.count_step(step, error_of(step, outcome)));
         tracing::info!(
             run = self.id,
@@ -310,6 +319,16 @@ impl Counted {
         }
         let judged = self.service.recorder().finish(now, self.unit, completion);
         self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
+    }
+
+    fn remember(&self, state: &State, label: RunOutcome) {
+        let Service { recordings, agent, clock, .. } = self.service.as_ref();
+        if label.blame() == Blame::Success {
+            let ended = Ended { asked: &self.asked, arrived: self.at, state, tools: &agent.tools };
+            recordings.answered(&ended, clock.now());
+        } else {
+            recordings.unanswered(clock.now());
+        }
     }
 
     fn count_step(&self, step: &Step, error: &'static str) {

@@ -10,6 +10,7 @@ pub mod idempotency;
 pub mod in_flight;
 pub mod kept_runs;
 mod models;
+pub mod recording;
 mod responses;
 pub mod run_names;
 mod runs;

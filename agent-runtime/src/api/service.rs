@@ -28,6 +28,7 @@ use super::{
     idempotency::{self, Claim, Key, Outcomes},
     in_flight::{self, Counted, Events, Places},
     kept_runs::{KeptRuns, Remembered},
+    recording::Recordings,
     run_names::{NotCounted, RunNames},
 };
 
@@ -68,6 +69,8 @@ pub struct Service {
     pub outcomes: Arc<Outcomes>,
     /// Runs that their clients may read and cancel.
     pub kept_runs: KeptRuns,
+    /// Runs whose traffic can be sent again.
+    pub recordings: Recordings,
     /// Tells that the evidence was read.
     pub evidence_read: Notify,
 }
@@ -167,6 +170,7 @@ impl Service {
         let opening = self.agent.prompts.get().open(&conversation, &wishes, at);
         let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
+        let asked = self.recordings.asked(&conversation);
         let id = self.names.next(tenant.as_ref());
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
             None => None,
@@ -204,7 +208,8 @@ impl Service {
         };
         let events = Arc::clone(&self.agent).run(request);
         let trail = traced.filter(|traced| traced.context.is_sampled()).map(Trail::new);
-        let counted = Counted { service: Arc::clone(self), id: id.clone(), tenant, usage, at, unit, trail };
+        let service = Arc::clone(self);
+        let counted = Counted { service, id: id.clone(), tenant, usage, at, unit, asked, trail };
         let places = Places { of_pod: permit, of_tenant };
         Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, places, ticket, events) })
     }
@@ -310,6 +315,7 @@ impl Service {
                 let in_flight = u64::try_from(*limit).unwrap_or(u64::MAX);
                 self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
                 self.metrics.run_shed();
+                self.recordings.unanswered(at);
             }
             // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the
             // revision's.

@@ -185,6 +185,14 @@ impl HttpTool {
         })
     }
 
+    /// The arguments of a call as texts; nothing where the model wrote none that fit.
+    pub(super) fn arguments(&self, input: &str) -> Option<BTreeMap<String, String>> {
+        let names = Parameters { all: &self.parameters, optional: &self.optional };
+        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let arguments = arguments::parse(input, names, &self.separator).ok()?;
+        Some(arguments.into_iter().map(|(name, value)| (name, text(value))).collect())
+    }
+
     /// Whether a repeated call does no harm, as its configuration says.
     pub(super) fn is_idempotent(&self) -> bool {
         self.is_idempotent

@@ -11,7 +11,7 @@ mod shown;
 pub use arguments::ArgumentError;
 pub use http::{HttpToolError, PrepareHttpToolError};
 pub use mcp::{ListingError, McpError, RpcError};
-pub use registry::{Catalog, PrepareToolError, Registry, Request, Sources, ToolError};
+pub use registry::{Catalog, PrepareToolError, Registry, Replay, Request, Sources, ToolError};
 pub use service::{
     AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
 };

@@ -48,6 +48,17 @@ impl<'a> Request<'a> {
     }
 }
 
+/// How a record can answer a call again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It need not: the agent finds the result by itself.
+    Itself,
+    /// By the call's arguments, as texts.
+    By(BTreeMap<String, String>),
+    /// It cannot.
+    Never,
+}
+
 /// What an agent's tools are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
@@ -268,6 +279,15 @@ impl Registry {
             Some(Implementation::Http(tool)) => tool.is_idempotent(),
             Some(Implementation::Mcp { tool, .. }) => tool.is_repeatable,
             Some(Implementation::Calculator) | None => true,
+        }
+    }
+
+    /// How a record can answer a call again.
+    pub fn replay(&self, name: &str, input: &str) -> Replay {
+        match self.catalog().implementations.get(name) {
+            Some(Implementation::Calculator) => Replay::Itself,
+            Some(Implementation::Http(tool)) => tool.arguments(input).map_or(Replay::Never, Replay::By),
+            Some(Implementation::Mcp { .. }) | None => Replay::Never,
         }
     }
 

@@ -26,7 +26,7 @@ struct Serving {
 
 async fn serving(sidecar: Sidecar) -> Serving {
     let listen = async || TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
-    let listeners = Listeners { api: listen().await, admin: listen().await };
+    let listeners = Listeners { api: listen().await, admin: listen().await, texts: None };
     let origin = |listener: &TcpListener| format!("http://{}", listener.local_addr().expect("it is bound"));
     let (api, admin) = (origin(&listeners.api), origin(&listeners.admin));
     let terminate = CancellationToken::new();

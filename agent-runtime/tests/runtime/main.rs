@@ -20,6 +20,7 @@ mod process;
 mod proto;
 mod readers;
 mod readiness;
+mod recording;
 mod rehearsal;
 mod repeats;
 mod responses;

@@ -369,7 +369,7 @@ async fn an_agent_serves_once_it_knows_its_tools_and_shows_them_to_its_model() {
     });
     let (api, admin, engine) = (sidecar.app.api(), sidecar.app.admin(), sidecar.engine);
     let listen = async || TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
-    let listeners = Listeners { api: listen().await, admin: listen().await };
+    let listeners = Listeners { api: listen().await, admin: listen().await, texts: None };
     let terminate = CancellationToken::new();
     let ended = tokio::spawn(sidecar.app.serve(listeners, terminate.clone()));
     let until = async |status: StatusCode, words: &str| loop {

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::fixture::{or_hang, serve};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_slipway-agent-runtime");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_slipway-agent-runtime");
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(BINARY).args(arguments).output().expect("the binary starts")
@@ -76,7 +76,7 @@ fn the_sleep_of_a_hook_ends() {
 }
 
 /// The readiness watch logs its first finding once everything serves.
-async fn until_it_serves(child: &mut Child) {
+pub async fn until_it_serves(child: &mut Child) {
     let mut log = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     or_hang(async {
         while let Some(line) = log.next_line().await.expect("the log is text") {

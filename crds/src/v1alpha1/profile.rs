@@ -76,6 +76,15 @@ pub struct ProfileInputs {
     /// Recorded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<FrozenData>,
+    /// Lengths of recorded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_lengths: Option<FrozenData>,
+    /// Recorded runs that arrived in a second over all replicas. Absent where their times say nothing of a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_runs_per_second: Option<PositiveDecimal>,
+    /// Number of replicas that share recorded runs, as it was when the campaign began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_replicas: Option<i32>,
     /// Runs that are made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticRuns>,
@@ -113,7 +122,12 @@ pub struct ProfileInputs {
 impl ProfileInputs {
     /// Whether there are whole runs, recorded or made up.
     pub fn has_runs(&self) -> bool {
-        self.agent_trace.is_some() || self.synthetic.is_some()
+        self.agent_trace.is_some() || self.is_made_up()
+    }
+
+    /// Whether their texts are made up.
+    pub fn is_made_up(&self) -> bool {
+        self.recorded_lengths.is_some() || self.synthetic.is_some()
     }
 
     /// Runs a second over all replicas, where the traffic says how many arrive.

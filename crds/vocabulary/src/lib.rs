@@ -4,7 +4,8 @@
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. A [`RolloutVerdict`] is the judge's on a
 //! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
 //! measures it. [`gpu`] is the one table of GPU products. [`preflight`] is what a pod checks of its GPUs, and
-//! [`telemetry`] what they do while it serves. [`ToolCallDialect`] says how a model writes its tool calls.
+//! [`telemetry`] what they do while it serves. [`recording`] is what a pod remembers of runs, and [`ToolCallDialect`]
+//! how a model writes its tool calls.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -18,6 +19,7 @@ mod latency;
 mod measurement;
 mod percentile;
 pub mod preflight;
+pub mod recording;
 mod rollout;
 pub mod serving;
 pub mod telemetry;

@@ -16,10 +16,12 @@ use crate::{
     cluster::{Cluster, ClusterError, Place},
     conversation::Run,
     decision::{Decision, NothingToDecide, word},
+    forward::Forwarder,
     init::InitArgs,
     live::{Follow, FollowError, Until, follow},
     offline::{self, CheckArgs, OfflineError},
     output::Format,
+    recorder::{self, Outputs, RecordArgs, RecordError, Sources, unix_micros},
     report::{Material, report},
     tree::text::Focus,
     wait::{WaitError, wait},
@@ -174,6 +176,9 @@ enum ClusterCommand {
         /// Name of the AgentDeployment.
         name: String,
     },
+    /// Records the traffic of a live agent as the file of a workload: lengths in tokens, times of arrival, and
+    /// latencies of tools.
+    Record(RecordArgs),
     /// Shows what the artifact store of the namespace holds, what needs it, and how the last sweep ended.
     Store {
         #[command(flatten)]
@@ -233,6 +238,9 @@ pub enum CommandError {
     /// Following ended before its time.
     #[error("failed to follow the AgentDeployment")]
     Follow(#[source] FollowError),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Record(RecordError),
     /// The report cannot be written.
     #[error("failed to write {path}")]
     Report {
@@ -269,6 +277,7 @@ impl CommandError {
             | Self::NoProfile(_)
             | Self::Answer(_)
             | Self::Follow(_)
+            | Self::Record(_)
             | Self::Report { .. }
             | Self::Offline(_)
             | Self::Write(_) => 1,
@@ -333,6 +342,12 @@ impl ClusterCommand {
             Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
             Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
             Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
+            Self::Record(args) => {
+                let forwarder = Forwarder::of(cluster.place().clone());
+                let sources = Sources { cluster: &cluster, forwarder: &forwarder, clock: unix_micros };
+                let outputs = Outputs { out: &mut out, aside: &mut io::stderr() };
+                recorder::run(sources, &args, outputs).await.map_err(CommandError::Record)
+            }
             Self::Store { output } => answers::store(&cluster, output.to(&mut out)).await.map_err(CommandError::Answer),
             Self::Ask { name, question, output } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;

@@ -17,10 +17,17 @@ use slipway_crds::{
     store::{self, StoreRecord},
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
-use slipway_vocabulary::evidence::{Evidence, PATH as EVIDENCE_PATH};
+use slipway_vocabulary::{
+    evidence::{Evidence, PATH as EVIDENCE_PATH},
+    recording::{PATH as RECORDING_PATH, Recording},
+};
 use thiserror::Error;
 
-use crate::{conversation::Run, failure::said};
+use crate::{
+    conversation::Run,
+    failure::said,
+    record::{Pods, by_clock},
+};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
@@ -118,11 +125,23 @@ pub struct Place {
     pub namespace: Option<String>,
 }
 
+impl Place {
+    /// The flags that lead kubectl there.
+    pub fn flags(&self) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        let flags = [("--kubeconfig", &kubeconfig), ("--context", &self.context), ("--namespace", &self.namespace)];
+        let written = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        written.flatten().collect()
+    }
+}
+
 /// One namespace of a cluster.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     namespace: String,
+    /// As kubectl is to be told.
+    place: Place,
 }
 
 /// A request through the API server's proxy.
@@ -143,20 +162,22 @@ impl Cluster {
             Some(path) => Kubeconfig::read_from(path),
             None => Kubeconfig::read(),
         };
-        let options = KubeConfigOptions { context: place.context, ..Default::default() };
+        let options = KubeConfigOptions { context: place.context.clone(), ..Default::default() };
         let config = match kubeconfig {
             Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
             Err(error) => Err(error),
         };
         let config = config.map_err(unusable)?;
-        let namespace = place.namespace.unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = place.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|source| ClusterError::Client(Box::new(source)))?;
-        Ok(Self { client, namespace })
+        let place = Place { namespace: Some(namespace.clone()), ..place };
+        Ok(Self { client, namespace, place })
     }
 
     /// A namespace behind a client.
     pub fn behind(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned() }
+        let place = Place { namespace: Some(namespace.to_owned()), ..Place::default() };
+        Self { client, namespace: namespace.to_owned(), place }
     }
 
     /// An AgentDeployment.
@@ -261,16 +282,50 @@ impl Cluster {
     /// # Errors
     /// When the API server refuses, or a pod does not answer.
     pub async fn evidence(&self, name: &str) -> Result<Vec<Evidence>, ClusterError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let selector = format!("{}={name},{}", labels::AGENT_DEPLOYMENT, labels::REVISION);
-        let pods = api.list(&ListParams::default().labels(&selector)).await.map_err(refused("list pods".to_owned()))?;
         let mut evidence = Vec::new();
-        for pod in pods.items.iter().filter(|pod| is_ready(pod)) {
-            let target = format!("pods/{}:{ADMIN_PORT}/proxy{EVIDENCE_PATH}?after=0", pod.name_any());
-            let action = format!("read the evidence of pod {}", pod.name_any());
+        for pod in self.serving_pods(name).await? {
+            let target = format!("pods/{pod}:{ADMIN_PORT}/proxy{EVIDENCE_PATH}?after=0");
+            let action = format!("read the evidence of pod {pod}");
             evidence.push(self.proxied::<Evidence>(action, Call { method: "GET", target, body: Vec::new() }).await?);
         }
         Ok(evidence)
+    }
+
+    /// What the serving pods remember of runs, without texts, by a clock in microseconds of Unix time.
+    ///
+    /// # Errors
+    /// When the API server refuses, or a pod does not answer.
+    pub async fn recordings(&self, name: &str, clock: fn() -> u64) -> Result<Pods, ClusterError> {
+        let mut pods = Pods::default();
+        for pod in self.serving_pods(name).await? {
+            let target = format!("pods/{pod}:{ADMIN_PORT}/proxy{RECORDING_PATH}");
+            let action = format!("read what pod {pod} remembers");
+            let call = Call { method: "GET", target, body: Vec::new() };
+            match self.proxied::<Recording>(action, call).await {
+                // A pod has the name by which the API server knows it, whatever it says.
+                Ok(recording) => pods.recordings.push(by_clock(Recording { pod, ..recording }, clock())),
+                Err(ClusterError::Refused { code: 404, .. }) => {
+                    let is_there = self.serving_pods(name).await?.contains(&pod);
+                    let of_its_kind = if is_there { &mut pods.older } else { &mut pods.gone };
+                    of_its_kind.push(pod);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pods)
+    }
+
+    /// Which cluster it is, and where in it.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The names of the pods that serve an agent.
+    async fn serving_pods(&self, name: &str) -> Result<Vec<String>, ClusterError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let selector = format!("{}={name},{}", labels::AGENT_DEPLOYMENT, labels::REVISION);
+        let pods = api.list(&ListParams::default().labels(&selector)).await.map_err(refused("list pods".to_owned()))?;
+        Ok(pods.items.iter().filter(|pod| is_ready(pod)).map(ResourceExt::name_any).collect())
     }
 
     /// Asks an agent, through the API server's proxy to its Service. A run that failed is an answer too.

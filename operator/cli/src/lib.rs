@@ -3,8 +3,8 @@
 //! The output is made by pure functions of what was read: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
 //! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@check`], [`mod@demand`],
 //! [`mod@memory`], [`mod@init`], [`tree`], and [`view`] for documents ([`output`]). [`mod@store`] is of a whole
-//! namespace. [`cluster`], [`terminal`], [`answers`], [`live`], [`offline`] and [`wait`] do the IO, and [`args`]
-//! chooses among them.
+//! namespace, and [`mod@record`] of what pods remember. [`cluster`], [`forward`], [`recorder`], [`terminal`],
+//! [`answers`], [`live`], [`offline`] and [`wait`] do the IO, and [`args`] chooses among them.
 
 pub mod answers;
 pub mod args;
@@ -17,6 +17,7 @@ pub mod decision;
 pub mod demand;
 pub mod explain;
 pub mod failure;
+pub mod forward;
 pub mod frame;
 pub mod init;
 pub mod live;
@@ -27,6 +28,8 @@ pub mod outlook;
 pub mod output;
 pub mod overview;
 pub mod progress;
+pub mod record;
+pub mod recorder;
 pub mod report;
 pub mod revisions;
 pub mod rollout;

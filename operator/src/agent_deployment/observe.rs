@@ -190,7 +190,9 @@ async fn observe_workloads(
     for workload in object.spec.profiling.iter().flat_map(|profiling| &profiling.workloads) {
         let prompts = workload.prompts.iter().map(|source| (source, WorkloadView::read_prompts as fn(&str) -> _));
         let trace = workload.agent_trace.iter().map(|source| (source, WorkloadView::read_trace as fn(&str) -> _));
-        for (source, read) in prompts.chain(trace) {
+        let lengths = workload.recorded_lengths.iter();
+        let lengths = lengths.map(|source| (source, WorkloadView::read_lengths as fn(&str) -> _));
+        for (source, read) in prompts.chain(trace).chain(lengths) {
             let reference = &source.config_map;
             let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
             let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));

@@ -202,7 +202,7 @@ fn with_results(first: &str, second: &str) -> Run {
 }
 
 fn left_out(run: &Run) -> Vec<bool> {
-    run.state.steps[0].calls.iter().map(|call| call.is_left_out).collect()
+    run.state.steps[0].calls.iter().map(|call| call.left_out.is_some()).collect()
 }
 
 #[test]
@@ -216,6 +216,8 @@ fn a_prompt_that_does_not_fit_is_sent_again_without_the_oldest_half_of_the_resul
     let both = format!("{first}Observation: (left out: 80 characters)\n");
     assert_eq!(run.does_not_fit(), [call_model(2, &both)]);
     assert_eq!(left_out(&run), [true, true]);
+    let given = run.state.steps[0].calls.iter().map(Call::observed_characters).collect::<Vec<_>>();
+    assert_eq!(given, [90, 80], "what they gave is known all the same");
     run.ends_turn("Answer: 1\n\n");
     assert_eq!(run.outcome(), Outcome::Answered { text: "1".into(), finish: FinishReason::Stop });
     assert_eq!(run.state.steps.len(), 2, "asking again is no further step");

@@ -210,7 +210,7 @@ fn call_view(call: &Call, end: Timestamp) -> CallView {
         input: call.call.input.clone(),
         status,
         observation,
-        left_out: call.is_left_out,
+        left_out: call.left_out.is_some(),
         microseconds: end.micros_since(call.started_at),
     }
 }

@@ -64,7 +64,7 @@ pub use rollout_status::{
     RolloutStatus, RolloutVerdict, RouteContest,
 };
 pub use self_check::{JudgeCheck, SelfCheckStatus, UncheckedJudge};
-pub use serving::{Hardware, Serving};
+pub use serving::{Hardware, Recording, RecordingLevel, Serving};
 pub use slo::{
     CostObjective, ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
@@ -120,14 +120,15 @@ pub use tracing::Tracing;
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
          self.slo.objectives.all(o, o.metric == 'RequestLatency') || \
-         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
-        .message("objectives other than RequestLatency require runs: add a workload with agentTrace or synthetic")
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")
+        .message("objectives other than RequestLatency require runs: add a workload with agentTrace, recordedLengths or \
+                  synthetic")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Runs' || \
-         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
-        .message("slo.throughput in Runs requires runs: add a workload with agentTrace or synthetic")
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")
+        .message("slo.throughput in Runs requires runs: add a workload with agentTrace, recordedLengths or synthetic")
         .field_path(".profiling.workloads"),
     validation = Rule::new("!has(self.slo) || !has(self.slo.cost) || has(self.profiling)")
         .message("slo.cost requires measurements: add profiling with a workload").field_path(".slo.cost"),
@@ -138,8 +139,8 @@ pub use tracing::Tracing;
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.cost) || \
          self.slo.cost.unit != 'Runs' || \
-         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
-        .message("slo.cost of Runs requires runs: add a workload with agentTrace or synthetic")
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")
+        .message("slo.cost of Runs requires runs: add a workload with agentTrace, recordedLengths or synthetic")
         .field_path(".profiling.workloads"),
     validation = profiling::counts_requests(profiling::Counted::Throughput),
     validation = profiling::counts_requests(profiling::Counted::Cost),
@@ -154,8 +155,8 @@ pub use tracing::Tracing;
     validation = Rule::new(
         "!has(self.profiling) || !has(self.agent.tools) || \
          !self.profiling.workloads.exists(w, has(w.agentTrace)) || !self.agent.tools.exists(t, t.type == 'MCP')")
-        .message("runs with tools of MCP servers cannot be replayed: remove agentTrace from profiling.workloads, or use \
-                  tools of type HTTP")
+        .message("runs with tools of MCP servers cannot be replayed: write recordedLengths or synthetic in place of \
+                  agentTrace, or use tools of type HTTP")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || self.profiling.workloads.all(w, !has(w.synthetic) || \

@@ -22,11 +22,12 @@ use crate::{
         .field_path(".workloads"),
     validation = Rule::new(
         "!has(self.driver) || self.driver != 'AgentRun' || \
-         self.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))")
-        .message("driver AgentRun requires runs: add a workload with agentTrace or synthetic")
+         self.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")
+        .message("driver AgentRun requires runs: add a workload with agentTrace, recordedLengths or synthetic")
         .field_path(".workloads"),
-    validation = Rule::new("self.workloads.filter(w, has(w.agentTrace) || has(w.synthetic)).size() <= 1")
-        .message("only one workload may have runs, by agentTrace or synthetic: keep one of them")
+    validation = Rule::new(
+        "self.workloads.filter(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic)).size() <= 1")
+        .message("only one workload may have runs, by agentTrace, recordedLengths or synthetic: keep one of them")
         .field_path(".workloads"),
     validation = Rule::new(
         "!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule) || \
@@ -144,8 +145,9 @@ impl Approval {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
-    "[has(self.prompts), has(self.agentTrace), has(self.synthetic)].filter(is, is).size() == 1")
-    .message("a workload needs prompts, agentTrace or synthetic: set exactly one of them"))]
+    "[has(self.prompts), has(self.agentTrace), has(self.recordedLengths), has(self.synthetic)]\
+     .filter(is, is).size() == 1")
+    .message("a workload needs prompts, agentTrace, recordedLengths or synthetic: set exactly one of them"))]
 pub struct ProfilingWorkload {
     /// Name of the workload in reports.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
@@ -162,6 +164,9 @@ pub struct ProfilingWorkload {
     /// `latencyMicros`. The record answers tool calls with its latencies, and no call leaves the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<ConfigMapSource>,
+    /// Lengths of recorded runs, as `kubectl slipway record` writes them: runs are made up that have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_lengths: Option<ConfigMapSource>,
     /// Runs that are made up from lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticRuns>,
@@ -170,7 +175,7 @@ pub struct ProfilingWorkload {
 impl ProfilingWorkload {
     /// Whether it is whole runs, recorded or made up.
     pub fn has_runs(&self) -> bool {
-        self.agent_trace.is_some() || self.synthetic.is_some()
+        self.agent_trace.is_some() || self.recorded_lengths.is_some() || self.synthetic.is_some()
     }
 }
 
@@ -325,7 +330,8 @@ fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool, unnamed: &str) -> String 
 }
 
 /// Says in CEL that there is traffic which every driver of runs can send.
-const HAS_RUNS: &str = "self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.synthetic))";
+const HAS_RUNS: &str =
+    "self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))";
 
 /// Says in CEL that Model Analyzer has traffic, and measures what serves.
 const IS_FOR_MODEL_ANALYZER: &str = "self.profiling.workloads.exists(w, has(w.prompts)) && \

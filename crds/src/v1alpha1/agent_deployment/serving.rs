@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::recording::RecordingLevel;
 
 use super::{Authentication, Autoscaling, Preflight, Tracing};
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
@@ -45,6 +46,9 @@ pub struct Serving {
     /// Checks of the pods' GPUs before the server starts. Absent means none. They come with the next revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
+    /// What the pods remember of runs, for `kubectl slipway record`. A change comes with the next revision.
+    #[serde(default, skip_serializing_if = "Recording::is_default")]
+    pub recording: Recording,
     /// Resources of the container that serves the model, including the GPUs. It is called `triton` with every backend.
     /// The containers that build the engine get the same.
     #[serde(default)]
@@ -62,9 +66,25 @@ impl Default for Serving {
             authentication: None,
             tracing: None,
             preflight: None,
+            recording: Recording::default(),
             triton_resources: ContainerResources::default(),
             agent_resources: ContainerResources::default(),
         }
+    }
+}
+
+/// What pods remember of the runs of the last hour, within bounds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    /// None, Lengths (the default) or Texts: also what users ask, and arguments and results of tools.
+    #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
+    pub level: RecordingLevel,
+}
+
+impl Recording {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -272,6 +272,7 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
         inputs.prompts.iter().map(|prompts| pair(&format!("Workload {}", prompts.name), prompts.data.digest.clone())),
     );
     pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
+    pairs.extend(inputs.recorded_lengths.iter().map(|lengths| pair("Recorded lengths", lengths.digest.clone())));
     pairs.extend(inputs.synthetic.iter().map(|runs| pair("Runs made up", made_up(runs))));
     pairs.push(pair("Load", api_name(&inputs.driver)));
     pairs.push(pair("Optimized for", api_name(&inputs.optimize_for)));

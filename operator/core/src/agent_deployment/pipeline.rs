@@ -56,6 +56,7 @@ fn plan(world: &World, prepared: &Prepared, choice: &Choice) -> RevisionPlan {
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
         preflight: prepared.preflight.clone(),
+        recording: world.spec.serving.recording.level,
     }
 }
 

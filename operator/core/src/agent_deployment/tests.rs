@@ -25,6 +25,7 @@ mod preflight;
 mod profiling;
 mod properties;
 mod quality;
+mod recorded;
 mod reprofiling;
 mod rollouts;
 mod routing;

@@ -10,8 +10,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
-use slipway_vocabulary::evidence::Evidence;
-use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
+use slipway_vocabulary::{
+    evidence::Evidence,
+    recording::{MOST_TOKENS, per_kilosecond},
+};
+use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, RunLengths, TraceLine};
 
 use crate::{
     agent_deployment::{
@@ -130,6 +133,12 @@ impl World {
         serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.max_replicas)
     }
 
+    /// Pods of a revision at the least planned traffic.
+    pub fn least_replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.min_replicas)
+    }
+
     /// Pods that no autoscaler removes. It sees only stable's share beside a canary, but stable must carry all traffic
     /// once the canary goes. An edited spec overrides this.
     pub fn kept_in_rollout(&self) -> i32 {
@@ -161,31 +170,92 @@ pub enum WorkloadView {
         /// Digest of the data as it stands.
         digest: Digest,
     },
+    /// Recorded runs as they must be.
+    Runs {
+        /// Digest of the data as it stands.
+        digest: Digest,
+        /// What they are like.
+        traffic: RecordedTraffic,
+    },
+}
+
+/// What recorded runs are like.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedTraffic {
+    /// How many came in 1,000 seconds, where each says when it did.
+    pub per_kilosecond: Option<u64>,
+    /// The longest of them, where they are lengths.
+    pub longest: Option<LongestRun>,
+}
+
+/// The longest of some runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongestRun {
+    /// Where it stands, from 1.
+    pub line: usize,
+    /// Its tokens, about.
+    pub tokens: u64,
 }
 
 impl WorkloadView {
     /// Reads prompts.
     pub fn read_prompts(text: &str) -> Self {
-        Self::read::<QualityPrompt>(text, "prompt (id, prompt, maxTokens, stopWords)")
+        match parse::<QualityPrompt>(text, "prompt (id, prompt, maxTokens, stopWords)") {
+            Ok(_) => Self::Lines { digest: digest(text) },
+            Err(problem) => Self::Invalid { problem },
+        }
     }
 
     /// Reads recorded runs.
     pub fn read_trace(text: &str) -> Self {
-        Self::read::<TraceLine>(text, "recorded run (input, calls with tool, arguments, result, latencyMicros)")
+        let what = "recorded run (input, calls with tool, arguments, result, latencyMicros)";
+        match parse::<TraceLine>(text, what) {
+            Ok(lines) => {
+                let per_kilosecond = per_kilosecond(lines.iter().map(|(_, line)| line.arrived_micros));
+                let traffic = RecordedTraffic { per_kilosecond, longest: None };
+                Self::Runs { digest: digest(text), traffic }
+            }
+            Err(problem) => Self::Invalid { problem },
+        }
     }
 
-    fn read<Line: DeserializeOwned>(text: &str, what: &str) -> Self {
-        let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        for (index, line) in lines() {
-            if let Err(error) = serde_json::from_str::<Line>(line) {
-                return Self::Invalid { problem: format!("line {} is not a {what}: {error}", index + 1) };
-            }
+    /// Reads the lengths of recorded runs.
+    pub fn read_lengths(text: &str) -> Self {
+        let lines = parse::<RunLengths>(text, "recorded run (inputTokens, turns with outputTokens and calls)");
+        match lines.and_then(|lines| traffic(&lines)) {
+            Ok(traffic) => Self::Runs { digest: digest(text), traffic },
+            Err(problem) => Self::Invalid { problem },
         }
-        if lines().next().is_none() {
-            return Self::Invalid { problem: "it has no lines".to_owned() };
-        }
-        Self::Lines { digest: Digest::from_bytes(&Sha256::digest(text.as_bytes()).into()) }
     }
+}
+
+/// The lines of a file, each with its number.
+fn parse<Line: DeserializeOwned>(text: &str, what: &str) -> Result<Vec<(usize, Line)>, String> {
+    let written = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    let read = |(line, number): (&str, usize)| match serde_json::from_str(line) {
+        Ok(line) => Ok((number, line)),
+        Err(error) => Err(format!("line {number} is not a {what}: {error}")),
+    };
+    let lines: Vec<(usize, Line)> = written.map(read).collect::<Result<_, _>>()?;
+    if lines.is_empty() { Err("it has no lines".to_owned()) } else { Ok(lines) }
+}
+
+fn digest(text: &str) -> Digest {
+    Digest::from_bytes(&Sha256::digest(text.as_bytes()).into())
+}
+
+/// What the lengths of runs say, if a campaign can make runs of them.
+fn traffic(lines: &[(usize, RunLengths)]) -> Result<RecordedTraffic, String> {
+    if let Some((line, _)) = lines.iter().find(|(_, run)| run.turns.is_empty()) {
+        return Err(format!("line {line} has no turns: a run has at least one model request"));
+    }
+    let lengths = || lines.iter().map(|(line, run)| LongestRun { line: *line, tokens: run.tokens() });
+    let all = lengths().fold(0, |all: u64, run| all.saturating_add(run.tokens));
+    if all > MOST_TOKENS {
+        return Err(format!("its runs have {all} tokens, and a campaign takes {MOST_TOKENS}: remove lines"));
+    }
+    let per_kilosecond = per_kilosecond(lines.iter().map(|(_, run)| run.arrived_micros));
+    Ok(RecordedTraffic { per_kilosecond, longest: lengths().max_by_key(|run| run.tokens) })
 }
 
 /// What is seen of the texts of a calibration.
@@ -215,10 +285,9 @@ struct CalibrationLine {
 impl CalibrationView {
     /// Reads texts.
     pub fn read(text: &str) -> Self {
-        match WorkloadView::read::<CalibrationLine>(text, "calibration text: an object with the member text") {
-            WorkloadView::Missing => Self::Missing,
-            WorkloadView::Invalid { problem } => Self::Invalid { problem },
-            WorkloadView::Lines { digest } => Self::Texts { digest },
+        match parse::<CalibrationLine>(text, "calibration text: an object with the member text") {
+            Ok(_) => Self::Texts { digest: digest(text) },
+            Err(problem) => Self::Invalid { problem },
         }
     }
 }

@@ -83,6 +83,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         "driver": spec.driver(),
         "prompts": profiling.workloads.iter().filter_map(prompts).collect::<Vec<_>>(),
         "agentTrace": profiling.workloads.iter().find_map(|workload| workload.agent_trace.as_ref()).map(data),
+        "recordedLengths": profiling.workloads.iter().find_map(|workload| workload.recorded_lengths.as_ref()).map(data),
         "synthetic": profiling.workloads.iter().find_map(|workload| workload.synthetic.as_ref()),
         "objectives": spec.slo.objectives,
         "errorRate": spec.slo.error_rate,

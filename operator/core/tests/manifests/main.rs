@@ -22,7 +22,7 @@ use slipway_operator_core::{
     },
 };
 
-const FIXTURES: [&str; 12] = [
+const FIXTURES: [&str; 13] = [
     "minimal",
     "full",
     "claim",
@@ -35,6 +35,7 @@ const FIXTURES: [&str; 12] = [
     "vllm-open-ai",
     "sglang",
     "synthetic",
+    "recorded",
 ];
 
 /// The objects of a fixture whose plan is new.

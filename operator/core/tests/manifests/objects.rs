@@ -358,5 +358,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
         preflight: planned_preflight(&settings, &world.spec.serving).expect("there are no checks, or an image"),
+        recording: world.spec.serving.recording.level,
     }
 }

@@ -17,7 +17,10 @@ mod sweep;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile};
+pub use slipway_vocabulary::{
+    FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
+    recording::{RecordedCall, RunLengths, TraceLine},
+};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -29,7 +32,7 @@ pub use crate::{
     no_build::NoBuild,
     profile::{
         AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine,
-        ProfileTask, RecordedCall, Runs, ServeConfig, Spread, SyntheticRuns, TraceLine, Workload,
+        ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

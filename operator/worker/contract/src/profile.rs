@@ -152,6 +152,10 @@ pub struct AgentRunSettings {
     pub trace: Runs,
     /// A run that takes longer is an error, in milliseconds.
     pub timeout_millis: u64,
+    /// Pods among which recorded arrivals are shared: each one has the runs of one pod. Absent means that runs arrive
+    /// at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_replicas: Option<u32>,
 }
 
 /// The runs that are made. Recorded ones are written as a file alone.
@@ -159,9 +163,21 @@ pub struct AgentRunSettings {
 #[serde(untagged)]
 pub enum Runs {
     /// The questions and the recorded tool results: a [`TraceLine`] a line.
+    ///
+    /// [`TraceLine`]: slipway_vocabulary::recording::TraceLine
     Recorded(DataFile),
     /// They are made up.
     Synthetic(SyntheticRuns),
+    /// They are made up from the lengths of recorded ones.
+    #[serde(rename_all = "camelCase")]
+    Lengths {
+        /// A [`RunLengths`] a line.
+        ///
+        /// [`RunLengths`]: slipway_vocabulary::recording::RunLengths
+        lengths: DataFile,
+        /// Makes equal texts of equal lengths.
+        seed: u64,
+    },
 }
 
 /// Lengths from which runs are made up.
@@ -194,30 +210,6 @@ pub struct Spread {
     pub p95: u32,
     /// No length is more.
     pub longest: u32,
-}
-
-/// A recorded run: its question and what its tools answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TraceLine {
-    /// The question.
-    pub input: String,
-    /// What its HTTP tools answered; empty if it calls none.
-    pub calls: Vec<RecordedCall>,
-}
-
-/// A recorded tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RecordedCall {
-    /// The tool's name.
-    pub tool: String,
-    /// Its arguments by parameter.
-    pub arguments: BTreeMap<String, String>,
-    /// What the model sees of the answer.
-    pub result: String,
-    /// How long the answer took, in microseconds; replayed.
-    pub latency_micros: u64,
 }
 
 /// One serving configuration of an engine.

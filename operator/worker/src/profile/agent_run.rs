@@ -10,8 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_pcg::Pcg64Mcg;
 use reqwest::Client;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +17,7 @@ use slipway_worker_contract::MeasureSettings;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    arrivals::Arrivals,
+    arrivals::{Arrival, Arrivals, shuffled},
     records::{self, Chunk, Request, Worst},
     watch::{Decision, Watch},
 };
@@ -145,7 +143,7 @@ impl Agent {
     /// Keeps `level` runs in flight until the watch or the settings end it.
     pub async fn closed_loop(&self, level: u32, measure: &MeasureSettings, mut watch: Watch, seed: u64) -> Driven {
         let (sender, mut finished) = mpsc::channel(level as usize);
-        let (next, order) = (Arc::new(AtomicUsize::new(0)), Arc::new(self.shuffled(seed)));
+        let (next, order) = (Arc::new(AtomicUsize::new(0)), Arc::new(shuffled(self.inputs.len(), seed)));
         let (over, started) = (Arc::new(AtomicBool::new(false)), Instant::now());
         let mut agents = JoinSet::new();
         for _ in 0..level {
@@ -194,24 +192,22 @@ impl Agent {
 
     /// Sends what arrives for the whole length, however it ends; a latency counts from the arrival.
     pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
-        let order = self.shuffled(seed);
+        let schedule = self.arrivals.schedule(self.inputs.len(), arrivals_per_kilosecond, length, seed);
         let started = Instant::now();
         let (mut runs, mut all) = (JoinSet::new(), Vec::new());
-        let mut index = 0;
-        for arrival in self.arrivals.times(arrivals_per_kilosecond, length, seed) {
-            tokio::time::sleep_until((started + arrival).into()).await;
+        for Arrival { at, run } in schedule {
+            tokio::time::sleep_until((started + at).into()).await;
             while let Some(done) = runs.try_join_next() {
                 all.extend(done);
             }
             if runs.len() >= level as usize * MOST_WAITING {
-                let at = nanos(arrival);
+                let at = nanos(at);
                 let words = format!("{} runs were waiting: the rate cannot be served", runs.len());
                 all.push(Finished { request: Request::new(at, at), result: Err(words) });
                 continue;
             }
-            let (agent, input) = (self.clone(), order[index % order.len()]);
-            runs.spawn(async move { agent.timed(input, started, arrival).await });
-            index += 1;
+            let agent = self.clone();
+            runs.spawn(async move { agent.timed(run, started, at).await });
         }
         while let Some(done) = runs.join_next().await {
             all.extend(done);
@@ -245,12 +241,6 @@ impl Agent {
             Ok(run) => Err(format!("the run {}: {}", run.status, run.error.unwrap_or_default())),
             Err(_) => Err(format!("the sidecar answered {status}: {}", text.chars().take(200).collect::<String>())),
         }
-    }
-
-    fn shuffled(&self, seed: u64) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.inputs.len()).collect();
-        order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
-        order
     }
 }
 

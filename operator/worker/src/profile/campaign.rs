@@ -68,11 +68,17 @@ impl Load {
 
     /// The tools are answered from the trace until this process ends.
     pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
-        let (trace, arrivals) = match &settings.trace {
-            Runs::Recorded(file) => (Trace::read(file), Arrivals::POISSON),
-            Runs::Synthetic(of) => (Trace::of(synthetic::runs(of)), Arrivals::Random { burst: of.burst }),
+        let trace = match &settings.trace {
+            Runs::Recorded(file) => Trace::read(file),
+            Runs::Lengths { lengths, seed } => synthetic::read(lengths, *seed).and_then(Trace::of),
+            Runs::Synthetic(of) => Trace::of(synthetic::runs(of)),
         };
         let trace = trace.map_err(ProfileError::Trace)?;
+        let arrivals = match (&settings.trace, settings.recorded_replicas) {
+            (Runs::Synthetic(of), _) => Arrivals::Random { burst: of.burst },
+            (Runs::Recorded(_) | Runs::Lengths { .. }, Some(replicas)) => trace.arrivals.clone().among(replicas),
+            (Runs::Recorded(_) | Runs::Lengths { .. }, None) => Arrivals::POISSON,
+        };
         let inputs = Arc::new(trace.inputs.clone());
         let address = setup.replay;
         trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;
@@ -263,7 +269,11 @@ impl Campaign<'_> {
         }
         self.warm_up(agent, point.level, self.task.measure.warm_up).await?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: point.level, count: 0 });
-        let seed = seed(&self.task.input_hash, &arm.id, point.level);
+        // All arms have the same part of recorded traffic: a quieter one would make any of them look better.
+        let seed = match agent.arrivals {
+            Arrivals::Recorded(_) => seed(&self.task.input_hash, "recorded", 0),
+            Arrivals::Random { .. } => seed(&self.task.input_hash, &arm.id, point.level),
+        };
         let mut stop = self.stop.clone();
         let driven = tokio::select! {
             driven = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed) => driven,

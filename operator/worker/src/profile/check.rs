@@ -296,7 +296,12 @@ mod tests {
     #[test]
     fn a_confirm_run_needs_agent_runs_and_numbers() {
         let trace = Runs::Recorded(DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) });
-        let agent = Driver::AgentRun(AgentRunSettings { endpoint: String::new(), trace, timeout_millis: 1 });
+        let agent = Driver::AgentRun(AgentRunSettings {
+            endpoint: String::new(),
+            trace,
+            timeout_millis: 1,
+            recorded_replicas: None,
+        });
         let confirm = |driver, run_millis| {
             let arm = Arm { id: "a".into(), config: ServeConfig::default() };
             task(Campaign::Confirm { arm, level: 1, arrivals_per_kilosecond: 1, run_millis, driver })

@@ -12,13 +12,18 @@ use serde_json::Value;
 use slipway_worker_contract::{DataFile, RecordedCall, TraceLine, paths};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use super::data::{self, DataError};
+use super::{
+    arrivals::Arrivals,
+    data::{self, DataError},
+};
 
 /// Recorded runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The questions, at least one.
     pub inputs: Vec<String>,
+    /// How they arrived.
+    pub arrivals: Arrivals,
     calls: BTreeMap<Call, Recorded>,
 }
 
@@ -44,6 +49,21 @@ pub enum TraceError {
         /// Where it is wrong.
         #[source]
         source: serde_json::Error,
+    },
+    /// A line is not the lengths of a run.
+    #[error("line {line} of the lengths is not a recorded run (inputTokens, and turns with outputTokens and calls)")]
+    Lengths {
+        /// Counted from 1.
+        line: usize,
+        /// Where it is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A run that asks the model nothing.
+    #[error("line {line} of the lengths has no turns: a run has at least one model request")]
+    NoTurn {
+        /// Counted from 1.
+        line: usize,
     },
     /// One call with two results.
     #[error("line {line} of the trace records {tool:?} with the arguments of an earlier call and another result")]
@@ -88,10 +108,12 @@ impl Trace {
     }
 
     fn collect(lines: impl Iterator<Item = Result<(usize, TraceLine), TraceError>>) -> Result<Self, TraceError> {
-        let mut trace = Self { inputs: Vec::new(), calls: BTreeMap::new() };
+        let mut trace = Self { inputs: Vec::new(), arrivals: Arrivals::POISSON, calls: BTreeMap::new() };
+        let mut arrived = Vec::new();
         for line in lines {
-            let (line, TraceLine { input, calls }) = line?;
+            let (line, TraceLine { input, calls, arrived_micros }) = line?;
             trace.inputs.push(input);
+            arrived.push(arrived_micros);
             for RecordedCall { tool, arguments, result, latency_micros } in calls {
                 let recorded = Recorded { result, latency: Duration::from_micros(latency_micros) };
                 let entry = trace.calls.entry((tool.clone(), arguments)).or_insert_with(|| recorded.clone());
@@ -100,6 +122,7 @@ impl Trace {
                 }
             }
         }
+        trace.arrivals = Arrivals::as_recorded(&arrived);
         if trace.inputs.is_empty() { Err(TraceError::Empty) } else { Ok(trace) }
     }
 

@@ -1,14 +1,17 @@
-//! Runs that are made up from lengths, in place of recorded ones. Pure: the seed is part of the task.
+//! Runs that are made up from lengths, in place of recorded texts. Pure but for one read: the seed is part of the task.
 //!
 //! A question is common words, about one token each, and says behind them what the run's turns are; the sidecar of a
-//! campaign reads it (`rehearsal` in the agent runtime). Lengths are lognormal, by their median and 95th percentile.
+//! campaign reads it (`rehearsal` in the agent runtime). Lengths are those of recorded runs, or lognormal, by their
+//! median and 95th percentile.
 
 use std::{collections::BTreeMap, f64::consts::TAU};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use slipway_agent_runtime::agent::rehearsal;
-use slipway_worker_contract::{RecordedCall, Spread, SyntheticRuns, TraceLine};
+use slipway_worker_contract::{DataFile, RecordedCall, RunLengths, Spread, SyntheticRuns, TraceLine};
+
+use super::{data, replay::TraceError};
 
 /// Words that are one token in nearly every vocabulary.
 #[rustfmt::skip]
@@ -34,17 +37,81 @@ pub fn runs(of: &SyntheticRuns) -> Vec<TraceLine> {
     (0..number).map(|number| run(of, number, &mut rng)).collect()
 }
 
+/// Reads the lengths of recorded runs, and makes runs of them. The operator has checked that memory holds their texts.
+///
+/// # Errors
+/// [`TraceError`] names the line.
+pub fn read(file: &DataFile, seed: u64) -> Result<Vec<TraceLine>, TraceError> {
+    recorded(&data::read(file).map_err(TraceError::Data)?, seed)
+}
+
+/// Makes runs of the lengths of recorded ones. Of few it makes several rounds with other words, or a cache would have
+/// them all: one round arrives after the other.
+///
+/// # Errors
+/// [`TraceError`] names the line.
+pub fn recorded(text: &str, seed: u64) -> Result<Vec<TraceLine>, TraceError> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let lines = text.lines().zip(1..).filter(|(text, _)| !text.trim().is_empty());
+    let read = |(text, line): (&str, usize)| {
+        let lengths: RunLengths = serde_json::from_str(text).map_err(|source| TraceError::Lengths { line, source })?;
+        if lengths.turns.is_empty() { Err(TraceError::NoTurn { line }) } else { Ok(lengths) }
+    };
+    let all: Vec<RunLengths> = lines.map(read).collect::<Result<_, _>>()?;
+    let period = period(&all);
+    let rounds = (0..rounds(&all)).flat_map(|round| all.iter().map(move |of| (round, of)));
+    let run = |(number, (round, of)): (u64, (u64, &RunLengths))| TraceLine {
+        arrived_micros: of.arrived_micros.map(|micros| micros.saturating_add(round.saturating_mul(period))),
+        ..of_lengths(of, number, &mut rng)
+    };
+    Ok((0..).zip(rounds).map(run).collect())
+}
+
+/// How often runs of such lengths are made.
+fn rounds(all: &[RunLengths]) -> u64 {
+    let runs = all.len().max(1) as u64;
+    let tokens: u64 = all.iter().map(RunLengths::tokens).sum();
+    (ALL_TOKENS / tokens.max(1)).min(RUNS.1 / runs).max(1)
+}
+
+/// How long a round takes to arrive: its last run is followed by the next one as soon as another on average.
+fn period(all: &[RunLengths]) -> u64 {
+    let arrived = || all.iter().filter_map(|of| of.arrived_micros);
+    let span = arrived().max().unwrap_or(0) - arrived().min().unwrap_or(0);
+    span.saturating_add(span / (all.len() as u64).saturating_sub(1).max(1))
+}
+
+/// The run of some lengths. Calls that were made at once become one, as long as the longest, with the results of all.
+fn of_lengths(of: &RunLengths, number: u64, rng: &mut Pcg64Mcg) -> TraceLine {
+    let question = words(of.input_tokens, rng);
+    let turns: Vec<u32> = of.turns.iter().map(|turn| turn.output_tokens.max(1)).collect();
+    let before = &of.turns[..of.turns.len().saturating_sub(1)];
+    let calls = before.iter().zip(1..).map(|(turn, index)| {
+        let tokens = turn.calls.iter().fold(0, |sum: u32, call| sum.saturating_add(call.result_tokens));
+        let latency_micros = turn.calls.iter().map(|call| call.latency_micros).max().unwrap_or(0);
+        // A result has at least one word: an empty one would be no answer.
+        call((number, index), words(tokens.max(1), rng), latency_micros)
+    });
+    let calls = calls.collect();
+    TraceLine { input: rehearsal::question(&question, number, &turns), calls, arrived_micros: of.arrived_micros }
+}
+
+fn call((run, turn): (u64, usize), result: String, latency_micros: u64) -> RecordedCall {
+    RecordedCall {
+        tool: rehearsal::TOOL.to_owned(),
+        arguments: BTreeMap::from([(rehearsal::ARGUMENT.to_owned(), rehearsal::argument(run, turn))]),
+        result,
+        latency_micros,
+    }
+}
+
 fn run(of: &SyntheticRuns, number: u64, rng: &mut Pcg64Mcg) -> TraceLine {
     let question = words(length(of.input_tokens, rng), rng);
     let turns: Vec<u32> = (0..=of.tool_calls).map(|_| length(of.output_tokens, rng)).collect();
-    let calls = (1..turns.len()).map(|turn| RecordedCall {
-        tool: rehearsal::TOOL.to_owned(),
-        arguments: BTreeMap::from([(rehearsal::ARGUMENT.to_owned(), rehearsal::argument(number, turn))]),
-        result: words(of.tool_result_tokens, rng),
-        latency_micros: of.tool_latency_micros,
-    });
-    let calls = calls.collect();
-    TraceLine { input: rehearsal::question(&question, number, &turns), calls }
+    let calls = (1..turns.len())
+        .map(|turn| call((number, turn), words(of.tool_result_tokens, rng), of.tool_latency_micros))
+        .collect();
+    TraceLine { input: rehearsal::question(&question, number, &turns), calls, arrived_micros: None }
 }
 
 /// Draws a length.
@@ -64,6 +131,8 @@ fn words(number: u32, rng: &mut Pcg64Mcg) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -80,12 +149,58 @@ mod tests {
 
     #[test]
     fn a_run_is_a_question_with_its_turns_and_the_calls_that_they_make() {
-        let TraceLine { input, calls } = runs(&FIXED).swap_remove(17);
+        let TraceLine { input, calls, .. } = runs(&FIXED).swap_remove(17);
         assert_eq!(input.split_once(" [[").map(|(words, _)| words.split(' ').count()), Some(5));
         assert!(input.ends_with(" [[run 17: 20 20 20]]"), "{input}");
         let named: Vec<_> = calls.iter().map(|call| (call.tool.as_str(), call.arguments["call"].as_str())).collect();
         assert_eq!(named, [("synthetic", "17-1"), ("synthetic", "17-2")]);
         assert!(calls.iter().all(|call| call.latency_micros == 40_000 && call.result.split(' ').count() == 3));
+    }
+
+    #[test]
+    fn a_recorded_run_keeps_its_lengths_and_times() {
+        let text = concat!(
+            r#"{"arrivedMicros":5,"inputTokens":4,"turns":[{"outputTokens":40,"calls":["#,
+            r#"{"tool":"lookup","resultTokens":2,"latencyMicros":900},{"tool":"calc","resultTokens":1,"latencyMicros":30}]},"#,
+            r#"{"outputTokens":0}]}"#,
+        );
+        let made = recorded(&format!("\n{text}\n"), 1).unwrap();
+        let TraceLine { input, calls, arrived_micros } = &made[0];
+        assert_eq!(*arrived_micros, Some(5));
+        assert_eq!(input.split_once(" [[").map(|(words, _)| words.split(' ').count()), Some(4));
+        assert!(input.ends_with(" [[run 0: 40 1]]"), "{input}");
+        let [call] = calls.as_slice() else { panic!("calls that were made at once are one: {calls:?}") };
+        assert_eq!((call.arguments["call"].as_str(), call.latency_micros), ("0-1", 900));
+        assert_eq!(call.result.split(' ').count(), 3);
+        assert_eq!(recorded(text, 1).unwrap(), recorded(text, 1).unwrap(), "equal seeds make equal texts");
+    }
+
+    #[test]
+    fn few_recorded_runs_come_in_rounds_of_other_words() {
+        let line = |second: u64| {
+            format!(r#"{{"arrivedMicros":{},"inputTokens":900,"turns":[{{"outputTokens":100}}]}}"#, second * 1_000_000)
+        };
+        let made = recorded(&[0, 1, 6].map(line).join("\n"), 1).unwrap();
+        let words: BTreeSet<_> = made.iter().map(|run| run.input.split(" [[").next()).collect();
+        assert_eq!((made.len(), words.len()), (999, 999));
+        let arrived = |run: usize| made[run].arrived_micros.map(|micros| micros / 1_000_000);
+        assert_eq!([1, 2, 3, 4, 998].map(arrived), [1, 6, 9, 10, 332 * 9 + 6].map(Some));
+        let long = line(0).replace("900", "3000000");
+        assert_eq!(recorded(&long, 1).unwrap().len(), 1, "memory holds no second round");
+    }
+
+    #[test]
+    fn lengths_that_are_none_are_named_by_their_line() {
+        let refused = |text: &str| recorded(text, 1).unwrap_err().to_string();
+        let whole = r#"{"inputTokens":4,"turns":[{"outputTokens":4}]}"#;
+        assert_eq!(
+            refused(&format!("{whole}\n{{\"input\":\"Bela?\"}}")),
+            "line 2 of the lengths is not a recorded run (inputTokens, and turns with outputTokens and calls)"
+        );
+        assert_eq!(
+            refused(r#"{"inputTokens":4,"turns":[]}"#),
+            "line 1 of the lengths has no turns: a run has at least one model request"
+        );
     }
 
     #[test]

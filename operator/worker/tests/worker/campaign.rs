@@ -146,6 +146,8 @@ pub struct Bench {
     engine: EngineRef,
     triton: FakeTriton,
     pub task: ProfileTask,
+    /// Where recorded tools answer.
+    pub replay: SocketAddr,
 }
 
 impl Bench {
@@ -156,7 +158,8 @@ impl Bench {
         let prompts = dir.path().join("prompts.jsonl");
         fs::write(&prompts, r#"{"id":"1","prompt":"Question: {{word}} {{number}}?\n","maxTokens":4}"#).unwrap();
         let task = task(engine.clone(), &prompts);
-        let bench = Self { dir, engine, triton, task };
+        let replay = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bench = Self { dir, engine, triton, task, replay };
         bench.script("model-analyzer", MODEL_ANALYZER);
         bench.script("perf_analyzer", &bench.perf_analyzer());
         bench
@@ -202,7 +205,7 @@ impl Bench {
             },
             work: self.path("work"),
             progress: SocketAddr::from(([127, 0, 0, 1], 0)),
-            replay: SocketAddr::from(([127, 0, 0, 1], 0)),
+            replay: self.replay,
             hold: Duration::ZERO,
         }
     }

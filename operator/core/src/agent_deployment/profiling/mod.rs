@@ -172,7 +172,8 @@ pub(super) fn campaign(
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
     }
-    let hash = content_hash(&inputs)?;
+    // Who scales a Deployment whose campaign is under way gets no other campaign.
+    let hash = content_hash(&ProfileInputs { recorded_replicas: None, ..inputs.clone() })?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
     Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs })
@@ -209,7 +210,7 @@ fn freeze(
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
-    let mut agent_trace = None;
+    let (mut agent_trace, mut recorded_lengths, mut recorded_runs_per_second) = (None, None, None);
     let synthetic = profiling.workloads.iter().find_map(|workload| workload.synthetic.clone());
     synthetic.iter().try_for_each(|runs| lengths::fit(world, resolved, runs))?;
     for workload in &profiling.workloads {
@@ -219,6 +220,12 @@ fn freeze(
         }
         if let Some(source) = &workload.agent_trace {
             agent_trace = Some(frozen(world, source)?);
+            recorded_runs_per_second = lengths::runs_per_second(world, source);
+        }
+        if let Some(source) = &workload.recorded_lengths {
+            recorded_lengths = Some(frozen(world, source)?);
+            lengths::fit_recorded(world, resolved, source)?;
+            recorded_runs_per_second = lengths::runs_per_second(world, source);
         }
     }
     let slo = &world.spec.slo;
@@ -231,6 +238,9 @@ fn freeze(
         driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
+        recorded_lengths,
+        recorded_replicas: recorded_runs_per_second.is_some().then(|| world.least_replicas().max(1)),
+        recorded_runs_per_second,
         synthetic,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
@@ -271,7 +281,7 @@ fn frozen(world: &World, source: &ConfigMapSource) -> Step<FrozenData> {
     let reference = &source.config_map;
     let config_map = reference.name.clone();
     match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
-        Some(WorkloadView::Lines { digest }) => {
+        Some(WorkloadView::Lines { digest } | WorkloadView::Runs { digest, traffic: _ }) => {
             Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
         }
         Some(WorkloadView::Invalid { problem }) => {

@@ -398,10 +398,10 @@ fn logarithm(value: f64) -> String {
 /// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
     let agent = stable.agent != canary.agent;
-    // Who may call changes neither, nor do who hears of it and what is checked before.
+    // Who may call changes neither, nor do who hears of it, what is checked before and what is remembered.
     let (authentication, tracing) = (stable.authentication.clone(), stable.tracing.clone());
-    let preflight = stable.preflight.clone();
-    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, tracing, preflight, ..canary.clone() };
+    let (preflight, recording, agent_of_stable) = (stable.preflight.clone(), stable.recording, stable.agent.clone());
+    let rest = RevisionPlan { agent: agent_of_stable, authentication, tracing, preflight, recording, ..canary.clone() };
     match (agent, rest != *stable) {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,

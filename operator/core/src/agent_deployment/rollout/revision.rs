@@ -10,7 +10,7 @@ use slipway_crds::{
         AgentDeploymentSpec,
         agent_deployment::{
             Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Preflight, Profiling,
-            ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
+            ProfilingBudget, RecordingLevel, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -85,6 +85,9 @@ pub struct RevisionPlan {
     /// What checks the pods' GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PlannedPreflight>,
+    /// What its pods remember of runs.
+    #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
+    pub recording: RecordingLevel,
 }
 
 /// The checks of a plan's GPUs.
@@ -234,6 +237,8 @@ struct PlanInput<'a> {
     tracing: Option<&'a Tracing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     preflight: Option<&'a Preflight>,
+    #[serde(skip_serializing_if = "RecordingLevel::is_default")]
+    recording: RecordingLevel,
 }
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
@@ -272,5 +277,6 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         authentication: serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: serving.tracing.as_ref(),
         preflight: serving.preflight.as_ref(),
+        recording: serving.recording.level,
     })
 }

@@ -33,7 +33,7 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
     set_engine(&mut config, scope.engine().served_by());
     config.chat_template = chat_template(inputs, scope);
-    if inputs.synthetic.is_some() {
+    if inputs.is_made_up() {
         rehearse(&mut config);
     }
     config.max_in_flight = unsigned(match scope {
@@ -46,8 +46,8 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
 /// The checkpoint whose chat template writes the prompts. Inputs of campaigns say nothing of layouts, so here only an
 /// agent has one that names its dialect.
 pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
-    let is_made_up = inputs.synthetic.is_some();
-    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false).filter(|_| !is_made_up)
+    let template = runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false);
+    template.filter(|_| !inputs.is_made_up())
 }
 
 /// Runs that are made up are written as transcripts. They call a tool of their own in place of the agent's, as often

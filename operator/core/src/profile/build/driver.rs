@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapVolumeSource, Container, KeyToPath, Volume, VolumeMount};
 use slipway_crds::v1alpha1::{
     agent_deployment::{LONGEST, ProfilingDriver, SyntheticRuns},
-    profile::{FrozenPrompts, ProfileInputs},
+    profile::{FrozenData, FrozenPrompts, ProfileInputs},
     shared::ConfigMapKeyReference,
 };
 use slipway_worker_contract::{
@@ -41,6 +41,7 @@ pub fn is_same_load(inputs: &ProfileInputs, other: &ProfileInputs) -> bool {
             // Runs hold as many in flight as the greatest level.
             ProfilingDriver::AgentRun => {
                 inputs.agent_trace == other.agent_trace
+                    && inputs.recorded_lengths == other.recorded_lengths
                     && inputs.synthetic == other.synthetic
                     && inputs.agent == other.agent
                     && inputs.levels.iter().max() == other.levels.iter().max()
@@ -83,15 +84,20 @@ fn workload((index, prompts): (usize, &FrozenPrompts)) -> Result<Workload, Inval
 fn agent_run_settings(inputs: &ProfileInputs) -> Result<AgentRunSettings, InvalidDigest> {
     Ok(AgentRunSettings {
         endpoint: format!("http://{AGENT_API_ADDRESS}"),
-        trace: match &inputs.synthetic {
-            Some(runs) => Runs::Synthetic(synthetic(runs)),
-            None => Runs::Recorded(DataFile {
-                path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
-                digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
-            }),
+        trace: match (&inputs.synthetic, &inputs.recorded_lengths) {
+            (Some(runs), _) => Runs::Synthetic(synthetic(runs)),
+            (None, Some(lengths)) => Runs::Lengths { lengths: file(Some(lengths))?, seed: SEED },
+            (None, None) => Runs::Recorded(file(inputs.agent_trace.as_ref())?),
         },
         timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
+        recorded_replicas: inputs.recorded_replicas.map(unsigned),
     })
+}
+
+/// The file of recorded runs, where it is mounted.
+fn file(data: Option<&FrozenData>) -> Result<DataFile, InvalidDigest> {
+    let digest = data.map_or("", |data| &data.digest).parse()?;
+    Ok(DataFile { path: format!("{TRACE_FOLDER}/{TRACE_FILE}"), digest })
 }
 
 /// The lengths of runs that are made up. Every campaign makes the same ones, so that rows of several can be compared.
@@ -162,7 +168,7 @@ pub(super) fn additions<'a>(
             }
         }
         ProfilingDriver::AgentRun => {
-            let recorded = inputs.agent_trace.iter();
+            let recorded = inputs.agent_trace.iter().chain(&inputs.recorded_lengths);
             let trace = recorded.clone().map(|t| key_volume(TRACE_VOLUME, &t.config_map, TRACE_FILE));
             let name = config_map.metadata.name.clone().unwrap_or_default();
             let own = ConfigMapKeyReference { name, key: AGENT_FILE.to_owned() };

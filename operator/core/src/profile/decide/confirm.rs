@@ -69,7 +69,7 @@ fn next(world: &ProfileWorld, status: &ProfileStatus) -> Planned<Next> {
         }
         Conclusion::Measured { point } => {
             let predicted_by = close::figures(inputs, measurements, point).unwrap_or(point);
-            let words = "a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace";
+            let words = "a measurement with a fixed number in flight, not confirmed: add a workload with runs";
             let chosen = Chosen { point, predicted_by, words: words.to_owned() };
             Next::Concluded(parts.join(choose(world, status, chosen)))
         }

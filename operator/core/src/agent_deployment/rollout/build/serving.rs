@@ -56,6 +56,7 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     config.authentication = authentication::config(plan, rates);
     config.tracing = traces::config(plan, &world.namespace);
     config.gpus_endpoint = preflight::watch_endpoint(plan);
+    config.recording = plan.recording;
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),

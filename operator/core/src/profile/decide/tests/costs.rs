@@ -109,6 +109,21 @@ fn made_up_runs_are_confirmed_at_the_rate_at_which_they_arrive() {
 }
 
 #[test]
+fn recorded_runs_are_confirmed_at_the_rate_at_which_they_came() {
+    let mut cluster = cluster();
+    let inputs = &mut cluster.world.spec.inputs;
+    inputs.recorded_runs_per_second = Some("5".parse().expect("a rate"));
+    inputs.recorded_replicas = Some(2);
+    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 2_500, "a half of them for each of two pods");
+    inputs.recorded_runs_per_second = Some("0.004".parse().expect("a rate"));
+    let few = rate::arrivals_per_kilosecond(inputs, 6_000);
+    assert_eq!(few * rate::run_millis(inputs, few) / 1_000_000, 81, "enough for a bound of the objectives");
+    assert_eq!(rate::arrivals_per_kilosecond(inputs, 300), 50, "no more than a replica was seen to take");
+    inputs.throughput = Some(serde_norway::from_str("{min: '3', unit: Runs}").expect("an objective"));
+    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 1_500, "what is asked for comes first");
+}
+
+#[test]
 fn runs_are_confirmed_at_the_load_that_a_limit_on_their_cost_needs() {
     let mut cluster = priced("{}").with_trace();
     let inputs = &mut cluster.world.spec.inputs;

@@ -33,7 +33,7 @@ fn engines_are_measured_in_order_and_the_fastest_feasible_point_is_chosen() {
         why:
             "highest throughput of 6 measured points that meet the objectives: int8/instances-2 at 4 in flight, 18.00 \
               requests a second, p95 100ms; next is int8/instances-1 at 4 in flight, 17.00 requests a second, p95 \
-              100ms; a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace"
+              100ms; a measurement with a fixed number in flight, not confirmed: add a workload with runs"
                 .to_owned(),
     };
     assert_eq!(status.choice, Some(choice));
