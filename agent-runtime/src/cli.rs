@@ -165,12 +165,12 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
 }
 
 fn backend(engine: &Engine) -> Result<Arc<dyn Backend>, ConnectError> {
-    let Engine { endpoint, model_name, tokenizer, dialect } = engine;
+    let Engine { endpoint, model_name, tokenizer, dialect, upstream } = engine;
     let (dialect, tokenizer) = match tokenizer {
         Some(folder) => (Dialect::Tokens, Path::new(folder)),
         None => (Dialect::Text(*dialect), Path::new("")),
     };
-    connect(Asked { dialect, tokenizer, endpoint, model: model_name })
+    connect(Asked { dialect, tokenizer, endpoint, model: model_name, upstream: upstream.as_ref() })
 }
 
 fn start_logging(directives: &str) -> Result<(), CliError> {

@@ -1,8 +1,8 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
-//! [`chat_template`], [`clock`] and [`trace_context`] know none of them. [`traces`] tells a receiver what runs did.
-//! [`access`] knows clients and their tenants, for the [`api`]. [`readiness`] keeps the pod's readiness true,
+//! [`chat_template`], [`outbound`], [`clock`] and [`trace_context`] know none of them. [`traces`] tells a receiver what
+//! runs did. [`access`] knows clients and their tenants, for the [`api`]. [`readiness`] keeps the pod's readiness true,
 //! [`objectives`] takes edited objectives over, [`app`] wires everything, and [`cli`] alone reads arguments and
 //! environment.
 
@@ -18,6 +18,7 @@ pub mod config_file;
 mod events;
 pub mod failure;
 pub mod objectives;
+pub mod outbound;
 pub mod readiness;
 pub mod telemetry;
 pub mod tools;

@@ -3,6 +3,7 @@
 mod authentication;
 mod mcp;
 mod traces;
+mod upstream;
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
@@ -150,7 +151,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
     kubernetes_name(&mut check, "revision", revision);
-    endpoint(&mut check, &engine.endpoint);
+    upstream::validate(&mut check, config);
     check.that(!engine.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
     if let Some(folder) = &engine.tokenizer {
         check.that(folder.starts_with('/'), "triton.tokenizer", || {
@@ -199,14 +200,6 @@ fn kubernetes_name(check: &mut Check, field: &str, value: &str) {
         && value.chars().all(|c| plain(c) || matches!(c, '-' | '.'));
     check.that(good, field, || {
         format!("{value:?} is not a name; use 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '-' and '.', letters or digits at both ends")
-    });
-}
-
-fn endpoint(check: &mut Check, endpoint: &str) {
-    let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
-    let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), "triton.endpoint", || {
-        format!("{endpoint:?} is not the address of a gRPC port; write it as http://127.0.0.1:8001")
     });
 }
 
@@ -367,6 +360,7 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
     mcp::validate_as_written(&mut check, &config.mcp_servers);
     config.authentication.iter().for_each(|clients| authentication::validate_as_written(&mut check, clients));
     config.tracing.iter().for_each(|tracing| traces::validate_as_written(&mut check, tracing));
+    upstream::validate_as_written(&mut check, &config.engine);
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 

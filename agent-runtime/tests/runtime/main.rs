@@ -32,3 +32,4 @@ mod tools;
 mod traces;
 mod transcripts;
 mod triton;
+mod upstreams;

@@ -10,7 +10,8 @@ use rstest::rstest;
 use serde_json::json;
 use slipway_agent_runtime::{
     app::Listeners,
-    tools::{Lookup, Registry, Request, Sources},
+    outbound::Lookup,
+    tools::{Registry, Request, Sources},
 };
 use slipway_runtime_config::{McpServer, Tool, ToolKind};
 use tokio::{

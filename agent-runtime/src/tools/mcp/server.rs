@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use slipway_runtime_config::McpServer as Config;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::{
-    registry::Request,
-    service::{self, Lookup, PrepareServiceError, Service, Settings},
+use crate::{
+    outbound::Lookup,
+    tools::{
+        registry::Request,
+        service::{self, PrepareServiceError, Service, Settings},
+    },
 };
 
 use super::{

@@ -1,0 +1,171 @@
+//! What makes an engine's address usable, beside the sidecar or elsewhere. Pure.
+
+use crate::{AllowedNetworks, Engine, PromptTemplate, RuntimeConfig, TextDialect, Upstream, UrlTemplate};
+
+use super::{Check, check_address, validate_limits, validate_mounts};
+
+const ENDPOINT: &str = "triton.endpoint";
+const FIELD: &str = "triton.upstream";
+/// What is added to the address.
+const PATH: &str = "/v1";
+
+pub(super) fn validate(check: &mut Check, config: &RuntimeConfig) {
+    let Engine { endpoint, dialect, upstream, .. } = &config.engine;
+    match upstream {
+        None => validate_beside(check, endpoint),
+        Some(upstream) => validate_elsewhere(check, endpoint, upstream),
+    }
+    let (is_upstream, is_of_any_make) = match dialect {
+        TextDialect::Completions | TextDialect::Chat => (true, true),
+        TextDialect::OpenAi | TextDialect::SgLang => (true, false),
+        TextDialect::Text | TextDialect::Ensemble | TextDialect::Vllm | TextDialect::LlmApi => (false, false),
+    };
+    check.that(is_upstream || upstream.is_none(), FIELD, || {
+        "is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, Completions or Chat".into()
+    });
+    check.that(!is_of_any_make || upstream.is_some(), FIELD, || {
+        "is missing; add it, as this dialect is for servers elsewhere: {} will do where no key is needed".into()
+    });
+    check.that(!is_of_any_make || config.sampling.top_k.is_none(), "sampling.topK", || {
+        "is no field of the OpenAI API; leave it out, or set triton.dialect to OpenAi or SgLang for their servers"
+            .into()
+    });
+    let writes_messages = *dialect == TextDialect::Chat;
+    check.that(!writes_messages || config.chat_template.is_none(), "chatTemplate", || {
+        "has no effect on a chat, whose messages the server writes by its own template; leave it out".into()
+    });
+    check.that(!writes_messages || config.prompt_template == PromptTemplate::DEFAULT, "promptTemplate", || {
+        "has no effect on a chat, which is sent as messages; leave it out, or set triton.dialect to Completions".into()
+    });
+}
+
+/// What only a person's words must not have.
+pub(super) fn validate_as_written(check: &mut Check, engine: &Engine) {
+    if let Some(Upstream { allowed_networks, .. }) = &engine.upstream {
+        check_address(check, ENDPOINT, &engine.endpoint, allowed_networks);
+    }
+}
+
+fn validate_beside(check: &mut Check, endpoint: &str) {
+    let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
+    let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), ENDPOINT, || {
+        format!("{endpoint:?} is not the address of a gRPC port; write it as http://127.0.0.1:8001")
+    });
+}
+
+fn validate_elsewhere(check: &mut Check, endpoint: &str, upstream: &Upstream) {
+    let Upstream { headers_from, authorities_from, allowed_networks, max_in_flight, retries } = upstream;
+    match UrlTemplate::parse(endpoint) {
+        Err(error) => check.fail(ENDPOINT, error.to_string()),
+        Ok(url) => check.that(url.placeholders().next().is_none() && !endpoint.contains('?'), ENDPOINT, || {
+            "has a placeholder or a query; write the address alone, such as https://llm.example".into()
+        }),
+    }
+    check.that(!endpoint.trim_end_matches('/').ends_with(PATH), ENDPOINT, || {
+        format!("ends with {PATH}, which is added to it; leave that out")
+    });
+    validate_mounts(check, FIELD, endpoint, headers_from.as_deref(), authorities_from.as_deref());
+    if let Err(error) = AllowedNetworks::parse(allowed_networks) {
+        check.fail(format!("{FIELD}.allowedNetworks"), error.to_string());
+    }
+    validate_limits(check, FIELD, *max_in_flight, None);
+    check.range(&format!("{FIELD}.retries"), (*retries).into(), 0..=5);
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{ChatTemplate, Sampling};
+
+    fn hosted() -> RuntimeConfig {
+        let mut config = RuntimeConfig::new("support", "support-1", "https://llm.example");
+        config.engine.dialect = TextDialect::Chat;
+        config.engine.upstream = Some(Upstream {
+            headers_from: Some("/etc/slipway/upstream".into()),
+            authorities_from: Some("/etc/slipway/authorities".into()),
+            max_in_flight: Some(8),
+            retries: 2,
+            ..Upstream::default()
+        });
+        config
+    }
+
+    fn upstream(config: &mut RuntimeConfig) -> &mut Upstream {
+        config.engine.upstream.get_or_insert_default()
+    }
+
+    #[test]
+    fn the_format_of_an_upstream_stays() {
+        let config = hosted();
+        assert_eq!(config.validate(), Ok(()));
+        let expected = r#"  "triton": {
+    "endpoint": "https://llm.example",
+    "modelName": "agent",
+    "dialect": "Chat",
+    "upstream": {
+      "headersFrom": "/etc/slipway/upstream",
+      "authoritiesFrom": "/etc/slipway/authorities",
+      "maxInFlight": 8,
+      "retries": 2
+    }
+  },
+"#;
+        assert!(config.to_json().contains(expected), "{}", config.to_json());
+    }
+
+    #[rstest]
+    #[case::scheme(|config: &mut RuntimeConfig| config.engine.endpoint = "llm.example".into(),
+        "triton.endpoint: must begin with http:// or https://")]
+    #[case::query(|config: &mut RuntimeConfig| config.engine.endpoint += "/?key=x", "triton.endpoint: has a placeholder or a query")]
+    #[case::credentials(|config: &mut RuntimeConfig| config.engine.endpoint = "https://a:b@llm.example".into(),
+        "triton.endpoint: the host must be written out, without user information")]
+    #[case::path(|config: &mut RuntimeConfig| config.engine.endpoint += "/v1/",
+        "triton.endpoint: ends with /v1, which is added to it; leave that out")]
+    #[case::headers(|config: &mut RuntimeConfig| upstream(config).headers_from = Some("key".into()),
+        "triton.upstream.headersFrom: \"key\" is not an absolute path")]
+    #[case::clear(|config: &mut RuntimeConfig| config.engine.endpoint = "http://llm.example".into(),
+        "triton.upstream.authoritiesFrom: has no effect without TLS")]
+    #[case::networks(|config: &mut RuntimeConfig| upstream(config).allowed_networks = vec!["x".into()],
+        "triton.upstream.allowedNetworks: \"x\" is not a network")]
+    #[case::in_flight(|config: &mut RuntimeConfig| upstream(config).max_in_flight = Some(0),
+        "triton.upstream.maxInFlight: is 0; must be between 1 and 1024")]
+    #[case::retries(|config: &mut RuntimeConfig| upstream(config).retries = 6, "triton.upstream.retries: is 6; must be between 0 and 5")]
+    #[case::triton(|config: &mut RuntimeConfig| config.engine.dialect = TextDialect::Vllm,
+        "triton.upstream: is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, Completions or Chat")]
+    #[case::top_k(|config: &mut RuntimeConfig| config.sampling = Sampling { top_k: Some(5), ..Sampling::default() },
+        "sampling.topK: is no field of the OpenAI API; leave it out")]
+    #[case::chat_template(|config: &mut RuntimeConfig| config.chat_template = Some(ChatTemplate { folder: "/c".into(), dialect: None }),
+        "chatTemplate: has no effect on a chat")]
+    #[case::prompt_template(|config: &mut RuntimeConfig| config.prompt_template = "{messages}".into(),
+        "promptTemplate: has no effect on a chat")]
+    fn an_upstream_that_cannot_work_is_refused_with_the_remedy(
+        #[case] change: fn(&mut RuntimeConfig),
+        #[case] expected: &str,
+    ) {
+        let mut config = hosted();
+        change(&mut config);
+        let found = config.validate().expect_err("something is wrong").to_string();
+        assert!(found.starts_with(expected), "{found}");
+    }
+
+    #[test]
+    fn a_server_of_any_make_is_elsewhere() {
+        let mut config = RuntimeConfig::new("support", "support-1", "http://127.0.0.1:8000");
+        config.engine.dialect = TextDialect::Completions;
+        let found = config.validate().expect_err("how it is reached is missing").to_string();
+        assert!(found.starts_with("triton.upstream: is missing; add it"), "{found}");
+    }
+
+    #[test]
+    fn an_upstream_that_a_person_writes_is_at_no_special_address() {
+        let mut config = hosted();
+        config.engine.endpoint = "https://169.254.169.254".into();
+        assert_eq!(config.validate(), Ok(()));
+        let found = config.validate_as_written().expect_err("it is a cloud's metadata").to_string();
+        assert!(found.starts_with("triton.endpoint: 169.254.169.254 is the address of a cloud's metadata"), "{found}");
+    }
+}
