@@ -21,13 +21,18 @@ use crate::{
     api::run_names::Seal,
     app::{App, Listeners, Parts, ServeError, SetUpError},
     backend::{Asked, Backend, ConnectError, connect},
+    bridge::{self, BridgeError},
     clock::{Clock, Timestamp},
     config_file::{self, ConfigFileError},
+    install,
 };
+
+/// The name of this binary.
+const BINARY: &str = "slipway-agent-runtime";
 
 /// Serves an agent beside Triton.
 #[derive(Debug, Parser)]
-#[command(name = "slipway-agent-runtime", version, args_conflicts_with_subcommands = true)]
+#[command(name = BINARY, version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -72,6 +77,20 @@ enum Verb {
         #[arg(value_parser = parse_duration)]
         duration: Duration,
     },
+    /// Copies this binary into a folder, for containers of other images.
+    Install {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Serves a program that speaks MCP on its standard input and output, over HTTP at `/mcp`.
+    McpBridge {
+        /// Where it is served.
+        #[arg(long)]
+        address: SocketAddr,
+        /// The program and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 /// Why the process ends with an error.
@@ -107,6 +126,18 @@ pub enum CliError {
     /// The signals cannot be listened for.
     #[error("failed to listen for signals")]
     Signals(#[source] io::Error),
+    /// The binary cannot be copied.
+    #[error("failed to copy this binary into {}", folder.display())]
+    Install {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The bridge to an MCP server ended.
+    #[error("the bridge to the MCP server ended")]
+    Bridge(#[source] BridgeError),
     /// Serving ended by itself.
     #[error("failed to serve")]
     Serve(#[source] ServeError),
@@ -143,6 +174,14 @@ impl Cli {
             Some(Verb::Sleep { duration }) => {
                 tokio::time::sleep(duration).await;
                 Ok(())
+            }
+            Some(Verb::Install { folder }) => match install::copy(Path::new(install::SELF), &folder, BINARY) {
+                Ok(_) => Ok(()),
+                Err(source) => Err(CliError::Install { folder, source }),
+            },
+            Some(Verb::McpBridge { address, command }) => {
+                start_logging("info")?;
+                bridge::run(address, &command, on_signal()?).await.map_err(CliError::Bridge)
             }
             None => run(serve).await,
         }

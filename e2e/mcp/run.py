@@ -30,6 +30,8 @@ SERVERS = [
     ("SDK 1, streams and sessions", "sdk-1.txt", []),
     ("SDK 1, JSON and sessions", "sdk-1.txt", ["json"]),
     ("SDK 1, JSON without sessions", "sdk-1.txt", ["json", "stateless"]),
+    ("SDK 2, standard input", "python.txt", ["stdio"]),
+    ("SDK 1, standard input", "sdk-1.txt", ["stdio"]),
 ]
 
 
@@ -42,9 +44,13 @@ def reply(prompt: str, _is_guided: bool) -> str:
     return engine.CALL % called.groups()
 
 
-def start_server(python: pathlib.Path, port: int, options: list[str], log) -> subprocess.Popen:
-    """Starts a server, and waits until it listens."""
-    command = [python, HERE / "server.py", str(port), *options]
+def start_server(binary: pathlib.Path, python: pathlib.Path, port: int, options: list[str], log) -> subprocess.Popen:
+    """Starts a server, or the bridge to one, and waits until it listens."""
+    if options == ["stdio"]:
+        bridge = [binary, "mcp-bridge", "--address", f"127.0.0.1:{port}", "--"]
+        command = [*bridge, python, HERE / "server.py", "stdio"]
+    else:
+        command = [python, HERE / "server.py", str(port), *options]
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     for _ in range(400):
         try:
@@ -101,7 +107,7 @@ def try_server(binary: pathlib.Path, python: pathlib.Path, options: list[str], a
     engine.reply = reply
     port = free_port()
     with (folder / "server.log").open("w") as log:
-        servers = [start_server(python, port, options, log)]
+        servers = [start_server(binary, python, port, options, log)]
         servers_of_agent = [{"name": "home", "url": f"http://127.0.0.1:{port}/mcp", "prefix": "home_",
                              "timeoutMilliseconds": 10_000}]
         process, origin = start_runtime(binary, engine.start(), folder, {"mcpServers": servers_of_agent})
@@ -109,7 +115,7 @@ def try_server(binary: pathlib.Path, python: pathlib.Path, options: list[str], a
         def restart() -> None:
             servers[0].kill()
             servers[0].wait()
-            servers[0] = start_server(python, port, options, log)
+            servers[0] = start_server(binary, python, port, options, log)
 
         try:
             yield from check(origin, restart, announces)

@@ -8,12 +8,13 @@ use std::{
 use pretty_assertions::assert_eq;
 
 /// Each layer with those above it, which it must not name.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("agent", &["api", "app", "cli", "objectives", "readiness"]),
     ("tools", &["agent", "api", "app", "cli", "objectives", "readiness"]),
     ("backend", &["tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
     ("telemetry", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness"]),
     ("chat_template", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
+    ("bridge", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry", "outbound"]),
     ("outbound", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
     ("clock.rs", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
     ("trace_context.rs", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),

@@ -1,6 +1,7 @@
 //! Tools of MCP servers, against a server of either revision.
 
 mod server;
+mod stdio;
 
 use std::{fs, sync::Arc};
 

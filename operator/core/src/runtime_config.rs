@@ -32,6 +32,10 @@ pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
 pub const TRACING_AUTHORITIES_FOLDER: &str = "/etc/slipway/tracing-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
+/// Port of the bridge to a server of the pod's own, for the first entry of the tools; others follow in their order.
+const FIRST_BRIDGE_PORT: u16 = 9600;
+/// Where bridges are.
+const BRIDGES: &str = "127.0.0.1/32";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
@@ -270,12 +274,19 @@ fn circuit_breaker(breaker: &ApiBreaker) -> CircuitBreaker {
 }
 
 fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
-    agent.tools.iter().filter_map(|tool| Some(mcp_server(tool, tool.mcp.as_ref()?))).collect()
+    let tools = agent.tools.iter().enumerate();
+    tools.filter_map(|(place, tool)| Some(mcp_server(place, tool, tool.mcp.as_ref()?))).collect()
 }
 
-fn mcp_server(tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
+/// Where the bridge to a server of the pod's own listens, by the place of its entry among the tools.
+pub fn bridge_address(place: usize) -> String {
+    format!("127.0.0.1:{}", usize::from(FIRST_BRIDGE_PORT) + place)
+}
+
+fn mcp_server(place: usize, tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
     let ApiMcpServer {
         url,
+        stdio: _,
         prefix,
         tools,
         headers_from,
@@ -284,14 +295,20 @@ fn mcp_server(tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
         trust_annotations,
         retries,
     } = api;
-    let mut server = McpServer::new(&tool.name, url);
+    let mut server = match url {
+        Some(url) => McpServer::new(&tool.name, url),
+        None => McpServer::new(&tool.name, &format!("http://{}/mcp", bridge_address(place))),
+    };
     if let Some(prefix) = prefix {
         server.prefix.clone_from(prefix);
     }
     server.tools.clone_from(tools);
     server.headers_from = headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
     server.authorities_from = authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
-    server.allowed_networks.clone_from(allowed_networks);
+    server.allowed_networks = match url {
+        Some(_) => allowed_networks.clone(),
+        None => vec![BRIDGES.to_owned()],
+    };
     server.max_in_flight = tool.max_in_flight.map(unsigned);
     server.circuit_breaker = tool.circuit_breaker.as_ref().map(circuit_breaker);
     server.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);

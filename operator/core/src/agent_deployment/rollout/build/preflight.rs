@@ -8,13 +8,14 @@ use slipway_crds::labels::GPU_PRODUCT;
 use slipway_vocabulary::preflight::PreflightTask;
 use slipway_worker_contract::{message_budget, paths};
 
+use super::stdio;
 use crate::{
     agent_deployment::rollout::revision::{PlannedPreflight, RevisionPlan},
     engine::tensorrt_llm::gpus,
     jobs::preflight::CONTAINER,
 };
 
-/// Containers of a pod with the checks.
+/// Containers of a pod with the checks, without those of MCP servers.
 const CONTAINERS: usize = 4;
 
 /// The container of a plan that asks for the checks. It sees the engine in `engine`.
@@ -26,7 +27,7 @@ pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Cont
         min_driver: asked.min_driver.clone(),
         min_free_per_million: asked.min_free_memory.parts_per_million(),
         engine: Some(paths::ENGINE_DIR.to_owned()),
-        message_bytes: message_budget(CONTAINERS),
+        message_bytes: message_budget(CONTAINERS + stdio::containers(plan).len()),
     };
     Some(Container {
         name: CONTAINER.to_owned(),

@@ -1,0 +1,192 @@
+//! Servers on standard input and output, behind the bridge: a small one in shell.
+
+use std::{fs, net::SocketAddr};
+
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use serde_json::{Value, json};
+use slipway_agent_runtime::bridge::{self, BridgeError};
+use slipway_runtime_config::McpServer;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::Agent;
+use crate::fixture::or_hang;
+
+/// Answers each line. What it is told beside is in the file `told`.
+const SERVER: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+text() { answer "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
+list() { answer "\"result\":{\"tools\":[{\"name\":\"$1\",\"inputSchema\":{\"type\":\"object\"}}]}"; }
+tool=say
+echo 'a line that is no message'
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"server/discover"'*) DISCOVER;;
+    *'"initialize"'*) answer '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}';;
+    *'"tools/list"'*) list $tool;;
+    *'"subscriptions/listen"'*) ;;
+    *'"arguments":{"do":"die"}'*) exit 3;;
+    *'"arguments":{"do":"hang"}'*) echo hangs >> "$1/told";;
+    *'"arguments":{"do":"ask"}'*)
+      echo '{"jsonrpc":"2.0","id":"q","method":"ping"}'; read -r pong; echo "$pong" >> "$1/told"; text asked;;
+    *'"arguments":{"do":"change"}'*)
+      tool=shout; echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'; text changed;;
+    *'"tools/call"'*) text hello;;
+    *) echo "$line" >> "$1/told";;
+  esac
+done
+echo "the end" >> "$1/told"
+"#;
+
+const OLD: &str = r#"answer '"error":{"code":-32601,"message":"no such method"}'"#;
+const MODERN: &str =
+    r#"answer '"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}'"#;
+const SILENT: &str = ":";
+
+/// A server behind its bridge.
+struct Bridged {
+    folder: TempDir,
+    command: Vec<String>,
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), BridgeError>>,
+}
+
+impl Bridged {
+    async fn start(discover: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("server.sh");
+        fs::write(&script, SERVER.replace("DISCOVER", discover)).expect("it is written");
+        let words = ["/bin/sh".into(), script, folder.path().to_owned()];
+        let command = words.map(|word| word.into_os_string().into_string().expect("a path is text")).to_vec();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let (stop, until) = (CancellationToken::new(), command.clone());
+        let token = stop.clone();
+        let task = tokio::spawn(async move { bridge::serve(listener, &until, token).await });
+        Self { folder, command, address, stop, task }
+    }
+
+    /// The same again at its address, as the kubelet does.
+    fn again(&mut self) {
+        let (address, command, stop) = (self.address, self.command.clone(), self.stop.clone());
+        self.task = tokio::spawn(async move { bridge::run(address, &command, stop).await });
+    }
+
+    fn server(&self) -> McpServer {
+        let mut server = McpServer::new("files", &format!("http://{}/mcp", self.address));
+        server.allowed_networks = vec!["127.0.0.1/32".into()];
+        server
+    }
+
+    /// What the server was told, once it has this.
+    async fn told(&self, what: &str) -> String {
+        let file = self.folder.path().join("told");
+        or_hang(async {
+            loop {
+                let told = fs::read_to_string(&file).unwrap_or_default();
+                if told.contains(what) {
+                    return told;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+
+    async fn post(&self, body: &Value, session: Option<&str>) -> (u16, Value) {
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().expect("a client");
+        let mut request = client.post(format!("http://{}/mcp", self.address)).body(body.to_string());
+        if let Some(session) = session {
+            request = request.header("mcp-session-id", session);
+        }
+        let response = or_hang(request.send()).await.expect("it answers");
+        (response.status().as_u16(), response.json().await.unwrap_or_default())
+    }
+}
+
+fn argument(what: &str) -> String {
+    json!({ "do": what }).to_string()
+}
+
+#[rstest]
+#[case::with_a_handshake(OLD)]
+#[case::without(MODERN)]
+#[tokio::test]
+async fn a_server_of_either_revision_is_called_through_the_bridge(#[case] discover: &str) {
+    let bridged = Bridged::start(discover).await;
+    let agent = Agent::start(&[], &[bridged.server()]);
+    agent.until_named(&["files_say"]).await;
+    assert_eq!(agent.call("files_say", &argument("nothing")).await, Ok("hello".into()));
+    assert_eq!(agent.call("files_say", &argument("ask")).await, Ok("asked".into()), "it may ask whether we are there");
+    assert!(bridged.told(r#""result":{}"#).await.contains(r#""id":"q""#));
+    assert_eq!(agent.call("files_say", &argument("change")).await, Ok("changed".into()));
+    agent.until_named(&["files_shout"]).await;
+    bridged.stop.cancel();
+    assert!(or_hang(bridged.task).await.expect("it ends").is_ok());
+    let told = fs::read_to_string(bridged.folder.path().join("told")).expect("it is there");
+    assert!(told.ends_with("the end\n"), "its input has ended: {told}");
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_the_first_question_unanswered_is_offered_a_handshake() {
+    let bridged = Bridged::start(SILENT).await;
+    let agent = Agent::start(&[], &[bridged.server()]);
+    agent.until_named(&["files_say"]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
+    let bridged = Bridged::start(OLD).await;
+    let agent = Agent::start(&[], &[bridged.server()]);
+    agent.until_named(&["files_say"]).await;
+    let hangs = argument("hang");
+    tokio::select! {
+        answer = agent.call("files_say", &hangs) => panic!("it answers: {answer:?}"),
+        _ = bridged.told("hangs") => {}
+    }
+    let told = bridged.told("notifications/cancelled").await;
+    assert!(told.contains(r#""reason":"the call was given up""#), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_takes_the_bridge_along_and_is_found_again() {
+    let mut bridged = Bridged::start(OLD).await;
+    let agent = Agent::start(&[], &[bridged.server()]);
+    agent.until_named(&["files_say"]).await;
+    let lost = agent.call("files_say", &argument("die")).await.expect_err("nobody answers");
+    assert!(["connect", "refused"].contains(&lost.0), "{lost:?}");
+    let ended = or_hang(&mut bridged.task).await.expect("it ends by itself").expect_err("the server has ended");
+    assert_eq!(ended.to_string(), "\"/bin/sh\" has ended (exit status: 3)");
+    bridged.again();
+    or_hang(async {
+        while agent.call("files_say", &argument("nothing")).await != Ok("hello".into()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_message_or_of_another_session_is_refused() {
+    let bridged = Bridged::start(OLD).await;
+    assert_eq!(bridged.post(&json!([1]), None).await.0, 400);
+    let list = json!({ "jsonrpc": "2.0", "id": "mine", "method": "tools/list" });
+    assert_eq!(bridged.post(&list, Some("another")).await.0, 404);
+    let (status, listed) = bridged.post(&list, None).await;
+    assert_eq!((status, &listed["id"], &listed["result"]["tools"][0]["name"]), (200, &json!("mine"), &json!("say")));
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+    let command = ["/no/such/program".to_owned()];
+    let error = bridge::serve(listener, &command, CancellationToken::new()).await.expect_err("there is none");
+    assert_eq!(error.to_string(), "failed to start \"/no/such/program\"; name a program of the image");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+    let error = bridge::serve(listener, &[], CancellationToken::new()).await.expect_err("there is none");
+    assert_eq!(error.to_string(), "no program is named; write it and its arguments behind --");
+}
