@@ -1,4 +1,4 @@
-//! A server of the OpenAI API that is no container of the pod. Pure.
+//! A server of the OpenAI API outside of the pod. Pure.
 
 use serde::{Deserialize, Serialize};
 

@@ -212,7 +212,9 @@ impl Inner {
         let limit = LIMITS[usize::from(self.takes_second_limit.load(Ordering::Relaxed))];
         let (path, body) = match self.server {
             OpenAiServer::Chat => ("/v1/chat/completions", request::chat(&self.model, generation.clone(), limit)),
-            _ => ("/v1/completions", request::completion(self.server, &self.model, generation.clone())),
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+                ("/v1/completions", request::completion(self.server, &self.model, generation.clone()))
+            }
         };
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
         let mut headers = HeaderMap::new();

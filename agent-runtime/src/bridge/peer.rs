@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -22,10 +22,13 @@ const WAITING_NOTIFICATIONS: usize = 64;
 const MAX_LINE_BYTES: u64 = 4 * 1024 * 1024;
 const METHOD_NOT_FOUND: i64 = -32601;
 
+/// Who waits for which response.
+type Pending = BTreeMap<u64, oneshot::Sender<Map<String, Value>>>;
+
 /// The program's side of the bridge.
 pub(super) struct Peer {
     input: mpsc::Sender<String>,
-    pending: Mutex<BTreeMap<u64, oneshot::Sender<Map<String, Value>>>>,
+    pending: Mutex<Pending>,
     ids: AtomicU64,
     notifications: broadcast::Sender<Arc<str>>,
     /// What the handshake gave. There is one for as long as the program runs.
@@ -90,7 +93,7 @@ impl Peer {
         self.notifications.subscribe()
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, oneshot::Sender<Map<String, Value>>>> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

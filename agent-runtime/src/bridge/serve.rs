@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -15,13 +16,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use serde_json::{Map, Value, json};
 
 use super::peer::{Gone, Peer};
 
-/// How long a program may take to say that it knows a revision without a handshake. One of an earlier revision may leave
-/// a question before the handshake unanswered.
+/// How long a program may take to say that it knows a revision without a handshake. One of an earlier revision may
+/// leave a question before the handshake unanswered.
 const DISCOVERY_TIME: Duration = Duration::from_secs(3);
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const INVALID_REQUEST: i64 = -32600;
@@ -36,7 +37,6 @@ struct Shared {
 
 /// The one endpoint.
 pub(super) fn router(peer: Arc<Peer>) -> Router {
-    use std::hash::{BuildHasher, RandomState};
     let session = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
     let shared = Shared { peer, session: session.into() };
     Router::new().route("/mcp", post(take).get(announce)).with_state(shared)
@@ -130,7 +130,6 @@ impl Shared {
 }
 
 fn events(messages: impl Stream<Item = String> + Send + 'static) -> Response {
-    use futures::StreamExt;
     let events = messages.map(|message| Ok::<_, Infallible>(format!("data: {message}\n\n")));
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }

@@ -1,5 +1,5 @@
-//! Connections that leave the pod: to addresses that were checked, by certificates of named authorities, with headers of a
-//! mounted Secret. Knows nothing of who is called.
+//! Connections that leave the pod: to addresses that were checked, by certificates of named authorities, with headers
+//! of a mounted Secret. Knows nothing of who is called.
 
 mod addresses;
 mod clients;

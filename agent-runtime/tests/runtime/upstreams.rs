@@ -1,4 +1,5 @@
-//! Servers of the OpenAI API elsewhere, of any make: what they are sent, what is read of them, and how they are reached.
+//! Servers of the OpenAI API elsewhere, of any make: what they are sent, what is read of them, and how they are
+//! reached.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
 //! The way to a server of the OpenAI API: beside the sidecar, or an upstream elsewhere. IO.
 //!
-//! An upstream is reached over TLS by certificates of named authorities, at addresses that were checked, with a key from
-//! a mounted Secret. It has a bounded number of requests in flight. A request is repeated only before its answer has
-//! begun.
+//! An upstream is reached over TLS by certificates of named authorities, at addresses that were checked, with a key
+//! from a mounted Secret. It has a bounded number of requests in flight. A request is repeated only before its answer
+//! has begun.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -156,13 +156,13 @@ impl Link {
 
 /// What a status other than 2xx leaves to another attempt: a pause that is at least as long as the server asks for.
 pub(super) fn again_after(response: &Response) -> Option<Duration> {
-    let is_transient = match response.status() {
+    let is_transient = matches!(
+        response.status(),
         StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => true,
-        _ => false,
-    };
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+    );
     let asked_for = retry_after::read(response.headers(), jiff::Timestamp::now());
     is_transient.then(|| asked_for.unwrap_or_default())
 }

@@ -96,7 +96,7 @@ pub(super) fn chat(model: &str, generation: Generation, limit: &str) -> Value {
     body
 }
 
-/// The messages and tools that a prompt is. The texts of a warm-up are no conversation.
+/// The messages and tools that a prompt is. Warm-ups send texts alone.
 fn conversation(prompt: String) -> (Value, Option<Value>) {
     let read = serde_json::from_str::<Map<String, Value>>(&prompt).ok();
     let mut read = read.unwrap_or_default();
@@ -138,8 +138,10 @@ fn write_guide(server: OpenAiServer, guide: Guide, body: &mut Value) {
     match (server, guide) {
         (OpenAiServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
         (OpenAiServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
-        (_, Guide::JsonObject) => body["response_format"] = json!({ "type": "json_object" }),
-        (_, Guide::JsonSchema(schema)) => {
+        (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonObject) => {
+            body["response_format"] = json!({ "type": "json_object" })
+        }
+        (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonSchema(schema)) => {
             let named = json!({ "name": "answer", "schema": schema });
             body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
         }
