@@ -84,9 +84,9 @@ enum Verb {
     },
     /// Serves a program that speaks MCP on its standard input and output, over HTTP at `/mcp`.
     McpBridge {
-        /// Where it is served.
+        /// The socket that it is served at.
         #[arg(long)]
-        address: SocketAddr,
+        socket: PathBuf,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -179,9 +179,9 @@ impl Cli {
                 Ok(_) => Ok(()),
                 Err(source) => Err(CliError::Install { folder, source }),
             },
-            Some(Verb::McpBridge { address, command }) => {
+            Some(Verb::McpBridge { socket, command }) => {
                 start_logging("info")?;
-                bridge::run(address, &command, on_signal()?).await.map_err(CliError::Bridge)
+                bridge::run(&socket, &command, on_signal()?).await.map_err(CliError::Bridge)
             }
             None => run(serve).await,
         }

@@ -360,7 +360,6 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
     mcp::validate_as_written(&mut check, &config.mcp_servers);
     config.authentication.iter().for_each(|clients| authentication::validate_as_written(&mut check, clients));
     config.tracing.iter().for_each(|tracing| traces::validate_as_written(&mut check, tracing));
-    upstream::validate_as_written(&mut check, &config.engine);
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 

@@ -10,6 +10,7 @@ mod chat;
 mod link;
 mod reader;
 mod request;
+mod words;
 
 use std::{
     sync::{
@@ -30,8 +31,9 @@ use serde_json::json;
 use slipway_runtime_config::Upstream;
 
 use self::{
-    link::{Link, Refused, again_after},
+    link::{Link, Refused, again_after, body},
     reader::{Read, failure},
+    words::Words,
 };
 use crate::{events::Events, outbound::Lookup};
 
@@ -45,6 +47,11 @@ const READY_TIMEOUT: Duration = Duration::from_secs(5);
 const READY_TIME: Duration = Duration::from_secs(15);
 /// How long the server may take to end an answer after its last event.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes that are read of a refusal, of the list of models, and of a prompt's tokens. What a server sends beyond
+/// them is left.
+const REFUSAL_BYTES: usize = 64 * 1024;
+const MODELS_BYTES: usize = 4 * 1024 * 1024;
+const TOKENS_BYTES: usize = 16 * 1024 * 1024;
 /// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
 /// What the most tokens of a chat are called, and what the latest models of OpenAI call them alone.
@@ -88,6 +95,9 @@ struct Tokenized {
     count: u32,
     max_model_len: u32,
 }
+
+/// The answer to a request that was taken, and what is kept of the words in it.
+type Taken = (Response, Words);
 
 /// Whose server it is, where that makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +188,7 @@ impl Inner {
     }
 
     /// Asks for a generation; where its tokens do not fit the context after the prompt, for as many as do.
-    async fn ask(&self, generation: Generation) -> Result<Response, BackendError> {
+    async fn ask(&self, generation: Generation) -> Result<Taken, BackendError> {
         let asked = self.link.repeat(|| self.post(generation.clone())).await;
         let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
         let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
@@ -198,65 +208,76 @@ impl Inner {
         if self.server.is_of_any_make() {
             return None;
         }
-        let request = self.link.request(Method::POST, self.url("/tokenize")).await.ok()?.timeout(READY_TIMEOUT);
+        let (request, _) = self.link.request(Method::POST, self.url("/tokenize")).await.ok()?;
         let mut question = json!({ "model": self.model, "prompt": generation.prompt });
         if generation.wants_special_tokens() {
             question["add_special_tokens"] = json!(false);
         }
-        let request = request.json(&question);
+        let request = request.timeout(READY_TIMEOUT).json(&question);
         let response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        response.json().await.ok()
+        let answer = body(response, TOKENS_BYTES).await.ok()?;
+        serde_json::from_slice(&answer).ok()
     }
 
-    async fn post(&self, generation: Generation) -> Result<Response, Refused> {
-        let limit = LIMITS[usize::from(self.takes_second_limit.load(Ordering::Relaxed))];
-        let (path, body) = match self.server {
-            OpenAiServer::Chat => ("/v1/chat/completions", request::chat(&self.model, generation.clone(), limit)),
-            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
-                ("/v1/completions", request::completion(self.server, &self.model, generation.clone()))
-            }
-        };
+    /// Asks once, and a chat once more where the server knows the limit on tokens by its other name alone.
+    async fn post(&self, generation: Generation) -> Result<Taken, Refused> {
+        let knows_second = self.takes_second_limit.load(Ordering::Relaxed);
+        match self.send(generation.clone(), LIMITS[usize::from(knows_second)]).await {
+            Err(refused) if self.server == OpenAiServer::Chat && !knows_second && refused.is_about(LIMITS[1]) => {}
+            outcome => return outcome,
+        }
+        let taken = self.send(generation, LIMITS[1]).await?;
+        self.takes_second_limit.store(true, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    async fn send(&self, generation: Generation, limit: &str) -> Result<Taken, Refused> {
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
+        let id = generation.id.clone();
         let mut headers = HeaderMap::new();
         generation.trace.iter().for_each(|trace| trace.write(&mut headers));
-        let request = self.link.request(Method::POST, self.url(path)).await.map_err(Refused::finally)?;
+        let (path, body) = match self.server {
+            OpenAiServer::Chat => ("/v1/chat/completions", request::chat(&self.model, generation, limit)),
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+                ("/v1/completions", request::completion(self.server, &self.model, generation))
+            }
+        };
+        let (request, words) = self.link.request(Method::POST, self.url(path)).await.map_err(Refused::finally)?;
         // The server names the request so in its log.
-        let request = request.headers(headers).header("x-request-id", &generation.id).json(&body);
+        let request = request.headers(headers).header("x-request-id", id).json(&body);
         let response = request.send().await.map_err(|source| {
             // What was sent may be under way unless there was no connection.
             let again = source.is_connect().then_some(Duration::ZERO);
-            Refused { error: self.unreachable(source), again }
+            Refused { error: self.unreachable(source), status: None, again }
         })?;
         if response.status().is_success() {
-            return Ok(response);
+            return Ok((response, words));
         }
-        let refused = self.refusal(response, has_wish).await;
-        if limit == LIMITS[0] && refused.names(LIMITS[1]) {
-            self.takes_second_limit.store(true, Ordering::Relaxed);
-            return Box::pin(self.post(generation)).await;
-        }
-        Err(refused)
+        Err(self.refusal(response, &words, has_wish).await)
     }
 
     /// What a status other than 2xx is.
-    async fn refusal(&self, response: Response, has_wish: bool) -> Refused {
+    async fn refusal(&self, response: Response, words: &Words, has_wish: bool) -> Refused {
         let status = response.status();
         let again = again_after(&response);
+        let refused = |error| Refused { error, status: Some(status), again };
         match status {
-            StatusCode::SERVICE_UNAVAILABLE => return Refused { error: self.server.not_ready(), again },
+            StatusCode::SERVICE_UNAVAILABLE => return refused(self.server.not_ready()),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.link.is_elsewhere() => {
                 return Refused::finally(BackendError::Denied { status: status.as_u16() });
             }
             StatusCode::TOO_MANY_REQUESTS if self.link.is_elsewhere() => {
-                return Refused { error: BackendError::Busy, again };
+                return refused(BackendError::Busy);
             }
             _ => {}
         }
-        let text = match response.text().await {
-            Ok(text) => text,
+        let text = match body(response, REFUSAL_BYTES).await {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
             Err(source) => return Refused::finally(self.unreachable(source)),
         };
-        let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
+        // Cut off at last: half a key would not be known as one.
+        let shortened = |text: String| text.trim().chars().take(REFUSAL_CHARACTERS).collect();
+        let message = failure(&text).map(|message| words.keep(message)).unwrap_or_else(|| shortened(words.keep(text)));
         let error = match BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())) {
             // What only some requests ask for is refused: a schema without a grammar, too many likely tokens.
             BackendError::Engine { message, fault: EngineFault::Engine }
@@ -266,20 +287,20 @@ impl Inner {
             }
             error => error,
         };
-        Refused { error, again }
+        refused(error)
     }
 
     async fn ask_ready(&self) -> Result<(), BackendError> {
         if self.link.is_elsewhere() {
             return self.ask_upstream().await;
         }
-        let health = self.link.request(Method::GET, self.url("/health")).await?.timeout(READY_TIMEOUT);
-        let answer = health.send().await.map_err(|source| self.unreachable(source))?;
+        let (health, _) = self.link.request(Method::GET, self.url("/health")).await?;
+        let answer = health.timeout(READY_TIMEOUT).send().await.map_err(|source| self.unreachable(source))?;
         if !answer.status().is_success() {
             return Err(self.server.not_ready());
         }
         if self.context.get().is_none()
-            && let Ok(request) = self.link.request(Method::GET, self.url("/v1/models")).await
+            && let Ok((request, _)) = self.link.request(Method::GET, self.url("/v1/models")).await
             && let Ok(answer) = request.timeout(READY_TIMEOUT).send().await
         {
             self.learn_context(answer).await;
@@ -293,8 +314,8 @@ impl Inner {
         if last.is_some_and(|last| last.elapsed() < READY_TIME) {
             return Ok(());
         }
-        let request = self.link.request(Method::GET, self.url("/v1/models")).await?.timeout(READY_TIMEOUT);
-        let answer = request.send().await.map_err(|source| self.unreachable(source))?;
+        let (request, _) = self.link.request(Method::GET, self.url("/v1/models")).await?;
+        let answer = request.timeout(READY_TIMEOUT).send().await.map_err(|source| self.unreachable(source))?;
         match answer.status() {
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 return Err(BackendError::Denied { status: status.as_u16() });
@@ -311,7 +332,8 @@ impl Inner {
 
     /// Learns how long the model's context is. A server that does not say is as good as any other.
     async fn learn_context(&self, answer: Response) {
-        let Ok(Models { data }) = answer.json().await else { return };
+        let Ok(answer) = body(answer, MODELS_BYTES).await else { return };
+        let Ok(Models { data }) = serde_json::from_slice(&answer) else { return };
         let served = data.into_iter().find(|model| model.id == self.model);
         if let Some(length) = served.and_then(|model| model.max_model_len) {
             tracing::info!(length, "the model's context is known");
@@ -326,13 +348,14 @@ impl Backend for OpenAi {
         let pieces = try_stream! {
             let mut reader = this.server.reader(&generation.stop_words);
             let place = this.link.place().await;
-            let mut body = this.ask(generation).await?.bytes_stream();
+            let (answer, words) = this.ask(generation).await?;
+            let mut body = answer.bytes_stream();
             let mut events = Events::default();
             while let Some(bytes) = body.next().await {
                 let bytes = bytes.map_err(|source| this.unreachable(source))?;
                 let ended = events.push(&bytes);
                 for data in ended.map_err(|error| BackendError::Protocol { problem: error.to_string() })? {
-                    match reader.read(&String::from_utf8_lossy(&data))? {
+                    match reader.read(&String::from_utf8_lossy(&data)).map_err(|error| words.keep_in(error))? {
                         None => {}
                         Some(Read::More(piece)) => yield piece,
                         Some(Read::Last(piece)) => {

@@ -1,23 +1,32 @@
 //! Serves a program that speaks MCP on its standard input and output as a server of MCP over HTTP. IO.
 //!
-//! It runs in the container of the program, whose image knows nothing of it, and listens for the sidecar of the same
-//! pod. Both ways to speak pass: messages are handed on as they are, but for their ids. When the program ends, so does
-//! the bridge; the kubelet starts both again.
+//! It runs in the container of the program, whose image knows nothing of it. It listens on a socket in a folder that
+//! this container and the sidecar alone have. Both ways to speak pass: messages are handed on as they are, but for
+//! their ids. When the program ends, reads no more or says no more, the bridge ends; the kubelet starts both again.
 //!
 //! The transports: <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports>.
 
+mod lines;
 mod peer;
 mod serve;
 
-use std::{io, net::SocketAddr, process::ExitStatus, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::{net::TcpListener, process::Command};
+use tokio::{net::UnixListener, process::Command, task::JoinError, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use peer::Peer;
 
 /// How long the program may take to end once its input has ended.
 const END_TIME: Duration = Duration::from_secs(5);
+/// How long a program may take to end after it has closed a pipe. One that ends closes both first.
+const EXIT_TIME: Duration = Duration::from_secs(1);
 
 /// Why the bridge ended.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +43,11 @@ pub enum BridgeError {
         #[source]
         source: io::Error,
     },
-    /// The port is taken.
-    #[error("failed to listen on {address}")]
+    /// The socket cannot be made.
+    #[error("failed to listen on {}", socket.display())]
     Listen {
-        /// The address.
-        address: SocketAddr,
+        /// Its path.
+        socket: PathBuf,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -51,6 +60,17 @@ pub enum BridgeError {
         /// How.
         status: ExitStatus,
     },
+    /// The program runs on, and can be asked no more.
+    #[error("{program:?} has closed its standard {stream}, and runs on")]
+    Closed {
+        /// The program.
+        program: String,
+        /// Which of its streams.
+        stream: &'static str,
+        /// What the system said, unless it was closed in order.
+        #[source]
+        source: Option<io::Error>,
+    },
     /// It cannot be waited for, or nothing can be served.
     #[error("failed to run {program:?}")]
     Run {
@@ -62,22 +82,32 @@ pub enum BridgeError {
     },
 }
 
-/// Serves at an address until `stop`.
+/// Serves at a socket until `stop`.
 ///
 /// # Errors
 /// [`BridgeError`]. The end of the program is one.
-pub async fn run(address: SocketAddr, command: &[String], stop: CancellationToken) -> Result<(), BridgeError> {
-    let listener = TcpListener::bind(address).await.map_err(|source| BridgeError::Listen { address, source })?;
+pub async fn run(socket: &Path, command: &[String], stop: CancellationToken) -> Result<(), BridgeError> {
+    let listener = listen(socket).map_err(|source| BridgeError::Listen { socket: socket.to_owned(), source })?;
     serve(listener, command, stop).await
 }
 
-/// The same with a port that listens already.
+/// A bridge that ran before has left its socket.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    UnixListener::bind(socket)
+}
+
+/// The same with a socket that listens already.
 ///
 /// # Errors
 /// [`BridgeError`].
-pub async fn serve(listener: TcpListener, command: &[String], stop: CancellationToken) -> Result<(), BridgeError> {
+pub async fn serve(listener: UnixListener, command: &[String], stop: CancellationToken) -> Result<(), BridgeError> {
     let Some((program, arguments)) = command.split_first() else { return Err(BridgeError::NoProgram) };
     let failed = |source| BridgeError::Run { program: program.clone(), source };
+    let ended = |status| BridgeError::Ended { program: program.clone(), status };
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(std::process::Stdio::piped())
@@ -90,20 +120,34 @@ pub async fn serve(listener: TcpListener, command: &[String], stop: Cancellation
     };
     let (peer, lines) = Peer::new();
     let peer = Arc::new(peer);
-    let written = tokio::spawn(peer::write(stdin, lines));
-    let read = tokio::spawn(peer::read(stdout, Arc::clone(&peer)));
+    let mut written = tokio::spawn(peer::write(stdin, lines));
+    let mut read = tokio::spawn(peer::read(stdout, Arc::clone(&peer)));
     tracing::info!(program, "the MCP server is started");
-    let outcome = tokio::select! {
-        status = child.wait() => Err(status.map_or_else(failed, |status| BridgeError::Ended { program: program.clone(), status })),
+    let closed = |stream, of_pipe| BridgeError::Closed { program: program.clone(), stream, source: cause(of_pipe) };
+    let mut outcome = tokio::select! {
+        biased;
+        status = child.wait() => Err(status.map_or_else(failed, ended)),
+        end = &mut read => Err(closed("output", end)),
+        end = &mut written => Err(closed("input", end)),
         served = axum::serve(listener, serve::router(peer)).into_future() => served.map_err(failed),
         () = stop.cancelled() => Ok(()),
     };
+    if let Err(BridgeError::Closed { .. }) = &outcome
+        && let Ok(status) = timeout(EXIT_TIME, child.wait()).await
+    {
+        outcome = Err(status.map_or_else(failed, ended));
+    }
     // Who writes it holds its input.
     written.abort();
-    if outcome.is_ok() && tokio::time::timeout(END_TIME, child.wait()).await.is_err() {
+    if timeout(END_TIME, child.wait()).await.is_err() {
         tracing::warn!(program, "the MCP server does not end with its input: it is killed");
         child.kill().await.map_err(failed)?;
     }
     read.abort();
     outcome
+}
+
+/// Why a pipe is closed, unless in order.
+fn cause(end: Result<io::Result<()>, JoinError>) -> Option<io::Error> {
+    end.map_err(io::Error::other).and_then(|end| end).err()
 }

@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use async_stream::stream;
@@ -21,9 +20,6 @@ use serde_json::{Map, Value, json};
 
 use super::peer::{Gone, Peer};
 
-/// How long a program may take to say that it knows a revision without a handshake. One of an earlier revision may
-/// leave a question before the handshake unanswered.
-const DISCOVERY_TIME: Duration = Duration::from_secs(3);
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -55,9 +51,9 @@ async fn take(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> 
     match (method.as_str(), id) {
         ("initialize", Some(id)) => shared.shake_hands(id, message).await,
         ("subscriptions/listen", Some(id)) => events(shared.subscribe(id, message)),
-        ("server/discover", Some(id)) => match tokio::time::timeout(DISCOVERY_TIME, shared.peer.ask(message)).await {
-            Ok(response) => answer(id, response),
-            Err(_) => refusal(StatusCode::OK, METHOD_NOT_FOUND, "the server does not say which revisions it knows"),
+        ("server/discover", Some(id)) => match shared.peer.discover(message).await {
+            Some(response) => answer(id, response),
+            None => refusal(StatusCode::OK, METHOD_NOT_FOUND, "the server does not say which revisions it knows"),
         },
         ("", _) => StatusCode::ACCEPTED.into_response(),
         (_, Some(id)) => answer(id, shared.peer.ask(message).await),
@@ -92,16 +88,9 @@ impl Shared {
         headers.get(SESSION).is_none_or(|session| session.as_bytes() == self.session.as_bytes())
     }
 
-    /// A program shakes hands once. A client that comes again gets what the first one got.
+    /// A session that is this run of the program.
     async fn shake_hands(&self, id: Value, request: Map<String, Value>) -> Response {
-        let mut known = self.peer.handshake.lock().await;
-        let response = match &*known {
-            Some(result) => Ok(Map::from_iter([("result".to_owned(), result.clone())])),
-            None => self.peer.ask(request).await,
-        };
-        if let Ok(response) = &response {
-            *known = response.get("result").cloned();
-        }
+        let response = self.peer.shake_hands(request).await;
         ([(SESSION, self.session.to_string())], answer(id, response)).into_response()
     }
 

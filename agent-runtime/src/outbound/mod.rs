@@ -7,6 +7,7 @@ mod headers;
 mod mounted;
 mod pause;
 pub(crate) mod retry_after;
+mod secrets;
 
 pub use addresses::{ForbiddenHost, Lookup};
 pub(crate) use addresses::{Guard, forbidden};
@@ -16,3 +17,4 @@ pub use headers::HeadersError;
 pub(crate) use headers::read_headers;
 pub use mounted::ReadMountedError;
 pub(crate) use pause::pause;
+pub(crate) use secrets::Secrets;

@@ -158,6 +158,7 @@ impl HttpTool {
         } = config;
         let url = UrlTemplate::parse(url).map_err(PrepareHttpToolError::Url)?;
         let settings = Settings {
+            socket: None,
             headers_from: headers_from.as_deref(),
             authorities_from: authorities_from.as_deref(),
             allowed_networks,

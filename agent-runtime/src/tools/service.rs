@@ -142,6 +142,8 @@ pub(super) fn is_transient_status(status: u16) -> bool {
 
 /// What the configuration says of a service.
 pub(super) struct Settings<'a> {
+    /// The socket that it is at, if it is in the pod.
+    pub(super) socket: Option<&'a str>,
     pub(super) headers_from: Option<&'a str>,
     pub(super) authorities_from: Option<&'a str>,
     pub(super) allowed_networks: &'a [String],
@@ -163,6 +165,7 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new(settings: Settings<'_>) -> Result<Self, PrepareServiceError> {
         let Settings {
+            socket,
             headers_from,
             authorities_from,
             allowed_networks,
@@ -172,9 +175,12 @@ impl Service {
             lookup,
         } = settings;
         let allowed = AllowedNetworks::parse(allowed_networks).map_err(PrepareServiceError::Networks)?;
-        let guard = Guard::new(lookup.clone(), allowed);
+        let clients = match socket {
+            Some(socket) => Clients::at(socket),
+            None => Clients::new(authorities_from, Some(Guard::new(lookup.clone(), allowed))),
+        };
         Ok(Self {
-            clients: Clients::new(authorities_from, Some(guard)).map_err(PrepareServiceError::Client)?,
+            clients: clients.map_err(PrepareServiceError::Client)?,
             headers_from: headers_from.map(str::to_owned),
             timeout_milliseconds,
             gate: Gate::new(max_in_flight, circuit_breaker),

@@ -9,6 +9,7 @@ use std::{
 
 use axum::{
     Json, Router,
+    body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -44,6 +45,8 @@ enum Answer {
     Refuses(StatusCode, &'static str),
     /// The same, with a pause that it asks for in seconds.
     Wants(StatusCode, &'static str),
+    /// A refusal that never ends.
+    Floods,
 }
 
 /// What the stand-in was sent: the path, the key and the body.
@@ -84,6 +87,11 @@ async fn generate(State(server): State<StandIn>, uri: Uri, headers: HeaderMap, J
         Answer::BreaksOff(first) => stream(event(&first)),
         Answer::Refuses(status, text) => (status, text).into_response(),
         Answer::Wants(status, seconds) => (status, [("retry-after", seconds)]).into_response(),
+        Answer::Floods => {
+            let part = || Ok::<_, std::io::Error>("x".repeat(1024));
+            let body = Body::from_stream(futures::stream::repeat_with(part));
+            (StatusCode::BAD_REQUEST, body).into_response()
+        }
     }
 }
 
@@ -151,7 +159,8 @@ async fn an_agent_at_a_chat_upstream_shows_its_tools_and_gets_calls_thoughts_and
         Answer::Events(vec![delta(&json!({ "content": "It is 391." }), Some("stop")), usage(30, 4)]),
     ]);
     let key = secret("Bearer sk-test\n");
-    let upstream = Upstream { headers_from: folder(&key), ..Upstream::default() };
+    let allowed_networks = vec!["127.0.0.1/32".into()];
+    let upstream = Upstream { headers_from: folder(&key), allowed_networks, ..Upstream::default() };
     let endpoint = server.start().await;
     let mut config = RuntimeConfig::new("support", "support-1", &endpoint);
     config.engine.dialect = TextDialect::Chat;
@@ -258,6 +267,47 @@ async fn a_key_is_that_of_the_secret_now_and_a_refusal_tells_none_of_it() {
     assert_eq!(ask(&client).await.expect_err("it is no header").kind(), "headers");
 }
 
+#[rstest]
+#[case::whole(
+    r#"{"error": {"message": "no model for Bearer sk-test, nor sk-test"}}"#,
+    "the engine failed: HTTP status 400: no model for [hidden], nor [hidden]"
+)]
+#[case::no_json("sk-test is unknown", "the engine failed: HTTP status 400: [hidden] is unknown")]
+#[case::a_part(
+    r#"{"error": {"message": "Incorrect API key provided: sk-te**"}}"#,
+    "the engine failed: HTTP status 400: its words are left out, because they are about an API key; correct the files \
+     of headersFrom"
+)]
+#[tokio::test]
+async fn what_an_upstream_says_is_told_without_the_key(#[case] refusal: &'static str, #[case] expected: &str) {
+    let server = StandIn::new([Answer::Refuses(StatusCode::BAD_REQUEST, refusal)]);
+    let key = secret("Bearer sk-test");
+    let upstream = Upstream { headers_from: folder(&key), ..Upstream::default() };
+    let error = ask(&client(&server, OpenAiServer::Completions, &upstream).await).await.expect_err("it is refused");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[rstest]
+#[case::completions(OpenAiServer::Completions)]
+#[case::chat(OpenAiServer::Chat)]
+#[tokio::test]
+async fn an_error_in_the_middle_of_an_answer_is_told_without_the_key(#[case] of: OpenAiServer) {
+    let event = json!({ "error": { "message": "sk-test has no quota" } });
+    let server = StandIn::new([Answer::Events(vec![event])]);
+    let key = secret("Bearer sk-test");
+    let upstream = Upstream { headers_from: folder(&key), ..Upstream::default() };
+    let error = ask(&client(&server, of, &upstream).await).await.expect_err("it fails");
+    assert_eq!(error.to_string(), "the engine failed: [hidden] has no quota");
+}
+
+#[tokio::test]
+async fn of_a_refusal_without_end_the_beginning_is_read() {
+    let server = StandIn::new([Answer::Floods]);
+    let client = client(&server, OpenAiServer::Completions, &Upstream::default()).await;
+    let error = ask(&client).await.expect_err("it is refused");
+    assert_eq!(error.to_string(), format!("the engine failed: HTTP status 400: {}", "x".repeat(400)));
+}
+
 #[tokio::test]
 async fn a_request_waits_while_as_many_as_allowed_are_in_flight() {
     let server = StandIn::new([hello(), hello()]);
@@ -310,6 +360,28 @@ async fn a_model_that_knows_the_limit_by_its_later_name_alone_is_asked_by_that()
     let limits = |(_, _, body): Seen| (body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64());
     let limits: Vec<_> = server.seen().into_iter().map(limits).collect();
     assert_eq!(limits, [(Some(7), None), (None, Some(7)), (None, Some(7))]);
+}
+
+#[rstest]
+#[case::refused_by_either_name(StatusCode::BAD_REQUEST, "max_completion_tokens is too large", OpenAiServer::Chat, 2)]
+#[case::a_failure(StatusCode::INTERNAL_SERVER_ERROR, "max_completion_tokens", OpenAiServer::Chat, 1)]
+#[case::no_chat(StatusCode::BAD_REQUEST, "max_completion_tokens", OpenAiServer::Completions, 1)]
+#[case::too_long(StatusCode::BAD_REQUEST, "maximum context length; lower max_completion_tokens", OpenAiServer::Chat, 1)]
+#[tokio::test]
+async fn a_limit_that_is_merely_named_changes_nothing(
+    #[case] status: StatusCode,
+    #[case] words: &'static str,
+    #[case] of: OpenAiServer,
+    #[case] asked: usize,
+) {
+    let refuses = Answer::Refuses(status, words);
+    let server = StandIn::new([refuses.clone(), refuses.clone(), refuses.clone(), refuses]);
+    let client = client(&server, of, &Upstream::default()).await;
+    assert!(ask(&client).await.is_err());
+    assert_eq!(server.seen().len(), asked);
+    assert!(ask(&client).await.is_err());
+    let (_, _, body) = server.seen().swap_remove(asked);
+    assert_eq!(body["max_tokens"], 7, "the first name is tried again");
 }
 
 #[tokio::test]

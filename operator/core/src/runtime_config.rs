@@ -32,10 +32,10 @@ pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
 pub const TRACING_AUTHORITIES_FOLDER: &str = "/etc/slipway/tracing-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
-/// Port of the bridge to a server of the pod's own, for the first entry of the tools; others follow in their order.
-const FIRST_BRIDGE_PORT: u16 = 9600;
-/// Where bridges are.
-const BRIDGES: &str = "127.0.0.1/32";
+/// Folder with the sockets of the bridges to servers of the pod's own, one folder a server.
+const BRIDGES_FOLDER: &str = "/slipway/mcp";
+/// How such a server is asked for at its socket.
+const BRIDGE_URL: &str = "http://localhost/mcp";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
@@ -278,15 +278,20 @@ fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
     tools.filter_map(|(place, tool)| Some(mcp_server(place, tool, tool.mcp.as_ref()?))).collect()
 }
 
-/// Where the bridge to a server of the pod's own listens, by the place of its entry among the tools.
-pub fn bridge_address(place: usize) -> String {
-    format!("127.0.0.1:{}", usize::from(FIRST_BRIDGE_PORT) + place)
+/// Folder of the bridge to a server of the pod's own, by the place of its entry among the tools.
+pub fn bridge_folder(place: usize) -> String {
+    format!("{BRIDGES_FOLDER}/{place}")
+}
+
+/// The socket that it listens at.
+pub fn bridge_socket(place: usize) -> String {
+    format!("{}/socket", bridge_folder(place))
 }
 
 fn mcp_server(place: usize, tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
     let ApiMcpServer {
         url,
-        stdio: _,
+        stdio,
         prefix,
         tools,
         headers_from,
@@ -295,20 +300,15 @@ fn mcp_server(place: usize, tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
         trust_annotations,
         retries,
     } = api;
-    let mut server = match url {
-        Some(url) => McpServer::new(&tool.name, url),
-        None => McpServer::new(&tool.name, &format!("http://{}/mcp", bridge_address(place))),
-    };
+    let mut server = McpServer::new(&tool.name, url.as_deref().unwrap_or(BRIDGE_URL));
+    server.socket = stdio.as_ref().map(|_| bridge_socket(place));
     if let Some(prefix) = prefix {
         server.prefix.clone_from(prefix);
     }
     server.tools.clone_from(tools);
     server.headers_from = headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
     server.authorities_from = authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
-    server.allowed_networks = match url {
-        Some(_) => allowed_networks.clone(),
-        None => vec![BRIDGES.to_owned()],
-    };
+    server.allowed_networks.clone_from(allowed_networks);
     server.max_in_flight = tool.max_in_flight.map(unsigned);
     server.circuit_breaker = tool.circuit_breaker.as_ref().map(circuit_breaker);
     server.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);

@@ -1,6 +1,8 @@
 //! What makes an engine's address usable, beside the sidecar or elsewhere. Pure.
 
-use crate::{AllowedNetworks, Engine, PromptTemplate, RuntimeConfig, TextDialect, Upstream, UrlTemplate};
+use crate::{
+    AllowedNetworks, Engine, PromptTemplate, RuntimeConfig, TextDialect, Upstream, UrlTemplate, network::PUBLIC,
+};
 
 use super::{Check, check_address, validate_limits, validate_mounts};
 
@@ -39,13 +41,6 @@ pub(super) fn validate(check: &mut Check, config: &RuntimeConfig) {
     });
 }
 
-/// What only a person's words must not have.
-pub(super) fn validate_as_written(check: &mut Check, engine: &Engine) {
-    if let Some(Upstream { allowed_networks, .. }) = &engine.upstream {
-        check_address(check, ENDPOINT, &engine.endpoint, allowed_networks);
-    }
-}
-
 fn validate_beside(check: &mut Check, endpoint: &str) {
     let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
     let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
@@ -65,7 +60,16 @@ fn validate_elsewhere(check: &mut Check, endpoint: &str, upstream: &Upstream) {
     check.that(!endpoint.trim_end_matches('/').ends_with(PATH), ENDPOINT, || {
         format!("ends with {PATH}, which is added to it; leave that out")
     });
+    // A name is checked once it has led somewhere. An address leads there at once, and nobody looks again.
+    check_address(check, ENDPOINT, endpoint, allowed_networks);
     validate_mounts(check, FIELD, endpoint, headers_from.as_deref(), authorities_from.as_deref());
+    let is_near = !allowed_networks.is_empty() && !allowed_networks.iter().any(|network| network == PUBLIC);
+    let is_kept = headers_from.is_none() || endpoint.starts_with("https://") || is_near;
+    check.that(is_kept, &format!("{FIELD}.headersFrom"), || {
+        "sends a key that everybody on the way can read; begin triton.endpoint with https://, or name the networks \
+         that it may cross in allowedNetworks"
+            .into()
+    });
     if let Err(error) = AllowedNetworks::parse(allowed_networks) {
         check.fail(format!("{FIELD}.allowedNetworks"), error.to_string());
     }
@@ -79,7 +83,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::{ChatTemplate, Sampling};
+    use crate::{ChatTemplate, ReadConfigError, Sampling};
 
     fn hosted() -> RuntimeConfig {
         let mut config = RuntimeConfig::new("support", "support-1", "https://llm.example");
@@ -129,6 +133,15 @@ mod tests {
         "triton.upstream.headersFrom: \"key\" is not an absolute path")]
     #[case::clear(|config: &mut RuntimeConfig| config.engine.endpoint = "http://llm.example".into(),
         "triton.upstream.authoritiesFrom: has no effect without TLS")]
+    #[case::key_in_the_clear(|config: &mut RuntimeConfig| {
+        config.engine.endpoint = "http://llm.example".into();
+        upstream(config).authorities_from = None;
+    }, "triton.upstream.headersFrom: sends a key that everybody on the way can read")]
+    #[case::key_across_the_internet(|config: &mut RuntimeConfig| {
+        config.engine.endpoint = "http://llm.example".into();
+        upstream(config).authorities_from = None;
+        upstream(config).allowed_networks = vec!["Public".into()];
+    }, "triton.upstream.headersFrom: sends a key that everybody on the way can read")]
     #[case::networks(|config: &mut RuntimeConfig| upstream(config).allowed_networks = vec!["x".into()],
         "triton.upstream.allowedNetworks: \"x\" is not a network")]
     #[case::in_flight(|config: &mut RuntimeConfig| upstream(config).max_in_flight = Some(0),
@@ -161,11 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_a_person_writes_is_at_no_special_address() {
+    fn a_key_may_cross_named_networks_in_the_clear() {
         let mut config = hosted();
-        config.engine.endpoint = "https://169.254.169.254".into();
+        config.engine.endpoint = "http://llm.shop.svc".into();
+        upstream(&mut config).authorities_from = None;
+        upstream(&mut config).allowed_networks = vec!["10.0.0.0/8".into()];
         assert_eq!(config.validate(), Ok(()));
-        let found = config.validate_as_written().expect_err("it is a cloud's metadata").to_string();
-        assert!(found.starts_with("triton.endpoint: 169.254.169.254 is the address of a cloud's metadata"), "{found}");
+    }
+
+    #[rstest]
+    #[case::metadata("169.254.169.254", "169.254.169.254 is the address of a cloud's metadata")]
+    #[case::loopback("[::1]:8000", "::1 is a loopback address")]
+    fn an_upstream_is_at_no_special_address_unless_its_network_is_named(#[case] host: &str, #[case] expected: &str) {
+        let mut config = hosted();
+        config.engine.endpoint = format!("https://{host}");
+        let found = RuntimeConfig::from_json(config.to_json().as_bytes()).expect_err("it is special");
+        let found = match found {
+            ReadConfigError::Invalid(problems) => problems.to_string(),
+            ReadConfigError::Parse(error) => error.to_string(),
+        };
+        assert!(found.starts_with(&format!("triton.endpoint: {expected}")), "{found}");
+        upstream(&mut config).allowed_networks = vec!["169.254.169.254/32".into(), "::1/128".into()];
+        assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).ok(), Some(config));
     }
 }

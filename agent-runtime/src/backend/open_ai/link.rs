@@ -15,9 +15,11 @@ use slipway_runtime_config::{AllowedNetworks, NetworkError, Upstream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    backend::BackendError,
-    outbound::{Clients, Guard, Lookup, pause, read_headers, retry_after},
+    backend::{BackendError, EngineFault},
+    outbound::{Clients, Guard, Lookup, Secrets, pause, read_headers, retry_after},
 };
+
+use super::words::Words;
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -54,19 +56,24 @@ pub(super) enum Link {
 /// Why a request has no answer, and whether another attempt may have one.
 pub(super) struct Refused {
     pub(super) error: BackendError,
+    /// The status, where the server answered.
+    pub(super) status: Option<StatusCode>,
     /// How long to wait at least before another attempt, if one may help.
     pub(super) again: Option<Duration>,
 }
 
 impl Refused {
-    /// Whether the server's words have this one.
-    pub(super) fn names(&self, word: &str) -> bool {
-        matches!(&self.error, BackendError::Engine { message, .. } if message.contains(word))
+    /// Whether the request is wrong for the server, other than by its length, and the server's words have this one.
+    pub(super) fn is_about(&self, word: &str) -> bool {
+        let is_of_request = matches!(self.status, Some(StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY));
+        is_of_request
+            && matches!(&self.error, BackendError::Engine { message, fault: EngineFault::Engine | EngineFault::Wish }
+                if message.contains(word))
     }
 
     /// One that another attempt would not change.
     pub(super) fn finally(error: BackendError) -> Self {
-        Self { error, again: None }
+        Self { error, status: None, again: None }
     }
 }
 
@@ -97,16 +104,17 @@ impl Link {
         })
     }
 
-    /// A request with the key of the Secret as it is now.
-    pub(super) async fn request(&self, method: Method, url: String) -> Result<RequestBuilder, BackendError> {
+    /// A request with the key of the Secret as it is now, and what is kept of words that answer it.
+    pub(super) async fn request(&self, method: Method, url: String) -> Result<(RequestBuilder, Words), BackendError> {
         match self {
-            Self::Beside(client) => Ok(client.request(method, url)),
+            Self::Beside(client) => Ok((client.request(method, url), Words::All)),
             Self::Elsewhere { clients, headers_from, .. } => {
                 let client = clients.get().await.map_err(BackendError::Authorities)?;
                 let request = client.request(method, url);
-                let Some(folder) = headers_from else { return Ok(request) };
+                let Some(folder) = headers_from else { return Ok((request, Words::Without(Secrets::default()))) };
                 let headers = read_headers(folder).await.map_err(BackendError::Headers)?;
-                Ok(request.headers(headers))
+                let words = Words::Without(Secrets::of(&headers));
+                Ok((request.headers(headers), words))
             }
         }
     }
@@ -121,14 +129,14 @@ impl Link {
     }
 
     /// Asks until there is an answer, or another attempt would not help.
-    pub(super) async fn repeat<A>(&self, mut attempt: impl FnMut() -> A) -> Result<Response, BackendError>
+    pub(super) async fn repeat<T, A>(&self, mut attempt: impl FnMut() -> A) -> Result<T, BackendError>
     where
-        A: Future<Output = Result<Response, Refused>>,
+        A: Future<Output = Result<T, Refused>>,
     {
         let mut made = 1;
         loop {
-            let Refused { error, again } = match attempt().await {
-                Ok(response) => return Ok(response),
+            let Refused { error, again, .. } = match attempt().await {
+                Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };
             let Some(pause) = again.and_then(|least| self.pause(made, least)) else { return Err(error) };
@@ -152,6 +160,17 @@ impl Link {
     pub(super) fn is_elsewhere(&self) -> bool {
         matches!(self, Self::Elsewhere { .. })
     }
+}
+
+/// A body, up to this many bytes: an upstream may send without end.
+pub(super) async fn body(mut response: Response, limit: usize) -> reqwest::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while body.len() < limit
+        && let Some(chunk) = response.chunk().await?
+    {
+        body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
+    }
+    Ok(body)
 }
 
 /// What a status other than 2xx leaves to another attempt: a pause that is at least as long as the server asks for.

@@ -81,7 +81,8 @@ pub(super) struct Counts {
 pub(super) struct Usage {
     #[serde(default)]
     prompt_tokens: Option<u32>,
-    completion_tokens: u32,
+    #[serde(default)]
+    completion_tokens: Option<u32>,
     #[serde(default)]
     prompt_tokens_details: Option<PromptTokens>,
 }
@@ -171,7 +172,7 @@ impl Counts {
         };
         self.prompt_tokens = prompt_tokens.or(self.prompt_tokens);
         self.cached_tokens = details.and_then(|details| details.cached_tokens).or(self.cached_tokens);
-        self.output_tokens = completion_tokens;
+        self.output_tokens = completion_tokens.unwrap_or_else(|| self.output_tokens.saturating_add(u32::from(is_step)));
     }
 
     /// A piece with all tokens so far.

@@ -67,6 +67,7 @@ impl Server {
         let Config {
             name,
             url,
+            socket,
             prefix,
             tools,
             headers_from,
@@ -79,6 +80,7 @@ impl Server {
             retries,
         } = config;
         let service = Service::new(Settings {
+            socket: socket.as_deref(),
             headers_from: headers_from.as_deref(),
             authorities_from: authorities_from.as_deref(),
             allowed_networks,

@@ -42,8 +42,9 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
 fn a_server_on_standard_input_runs_in_a_container_of_its_own_behind_a_bridge() {
     let objects = with_server(Layout::CURRENT);
     let place = objects.agent_deployment.spec.agent.tools.len() - 1;
-    let (name, temporary, address) =
-        (format!("mcp-{place}"), format!("mcp-tmp-{place}"), format!("127.0.0.1:{}", 9600 + place));
+    let (name, temporary, folder) =
+        (format!("mcp-{place}"), format!("mcp-tmp-{place}"), format!("/slipway/mcp/{place}"));
+    let socket = format!("{folder}/socket");
     let pod = pod(&objects);
     let containers: Vec<_> = pod["initContainers"].as_array().into_iter().flatten().collect();
     let names: Vec<_> = containers.iter().map(|container| container["name"].clone()).collect();
@@ -56,34 +57,52 @@ fn a_server_on_standard_input_runs_in_a_container_of_its_own_behind_a_bridge() {
         "name": name,
         "image": "registry.example/files:1",
         "imagePullPolicy": install["imagePullPolicy"],
-        "command": ["/slipway/bridge/slipway-agent-runtime", "mcp-bridge", "--address", address, "--", "files",
+        "command": ["/slipway/bridge/slipway-agent-runtime", "mcp-bridge", "--socket", socket, "--", "files",
             "--read-only"],
         "envFrom": [{ "secretRef": { "name": "files-keys" } }],
-        "resources": { "limits": { "memory": "256Mi" } },
+        "resources": {
+            "requests": { "ephemeral-storage": "64Mi" },
+            "limits": { "memory": "256Mi", "ephemeral-storage": "2Gi" },
+        },
         "restartPolicy": "Always",
         "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
+            { "name": name, "mountPath": folder },
             { "name": "mcp-bridge", "mountPath": "/slipway/bridge", "readOnly": true },
             { "name": temporary, "mountPath": "/tmp" },
         ],
     });
     assert_eq!(named(&pod["initContainers"], &name), Some(&expected));
-    let volumes = ["mcp-bridge", &temporary].map(|volume| named(&pod["volumes"], volume).cloned());
-    assert_eq!(volumes, ["mcp-bridge", &temporary].map(|volume| Some(json!({ "name": volume, "emptyDir": {} }))));
+    let volumes = ["mcp-bridge", &name, &temporary].map(|volume| named(&pod["volumes"], volume).cloned());
+    let expected = [("mcp-bridge", json!({})), (&name, json!({})), (&temporary, json!({ "sizeLimit": "1Gi" }))];
+    assert_eq!(volumes, expected.map(|(name, folder)| Some(json!({ "name": name, "emptyDir": folder }))));
     let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
     let config: Value = serde_json::from_str(config.expect("a revision has a configuration")).expect("it is JSON");
     let expected = json!([{
         "name": "git_files",
-        "url": format!("http://{address}/mcp"),
+        "url": "http://localhost/mcp",
+        "socket": socket,
         "prefix": "git_files_",
         "tools": ["read"],
-        "allowedNetworks": ["127.0.0.1/32"],
         "timeoutMilliseconds": 3_000,
         "trustAnnotations": false,
         "retries": 0,
     }]);
     assert_eq!(config["mcpServers"], expected);
+}
+
+/// Who has its socket may call its tools.
+#[test]
+fn a_servers_socket_is_in_its_own_container_and_in_the_agent_runtime_alone() {
+    let objects = with_server(Layout::CURRENT);
+    let volume = format!("mcp-{}", objects.agent_deployment.spec.agent.tools.len() - 1);
+    let pod = pod(&objects);
+    let all = ["initContainers", "containers"].into_iter().flat_map(|kind| pod[kind].as_array().into_iter().flatten());
+    let with_socket =
+        all.filter_map(|each| Some((&each["name"], named(&each["volumeMounts"], &volume)?["readOnly"] == true)));
+    let expected = [(&json!(volume), false), (&json!("agent-runtime"), true)];
+    assert_eq!(with_socket.collect::<Vec<_>>(), expected);
 }
 
 /// The agent runtime sees neither the server's keys nor its folder.

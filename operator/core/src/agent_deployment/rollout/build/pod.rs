@@ -199,6 +199,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .chain(authority_mounts)
         .chain(authentication::mounts(plan))
         .chain(traces::mounts(plan))
+        .chain(stdio::mounts(plan))
         .collect();
     Container {
         name: "agent-runtime".to_owned(),
