@@ -7,7 +7,9 @@ use std::{
 };
 
 use axum::{Router, serve::ListenerExt};
-use slipway_runtime_config::{ChatTemplate, PromptTemplate, PromptTemplateError, RuntimeConfig};
+use slipway_runtime_config::{
+    ChatTemplate, PromptTemplate, PromptTemplateError, RuntimeConfig, TextDialect, ToolCallDialect,
+};
 use tokio::{
     net::TcpListener,
     sync::Notify,
@@ -32,13 +34,14 @@ use crate::{
         service::{Abilities, Service},
     },
     backend::{Backend, TokenPrompts, tokens::Tokenizer},
-    chat_template::{Checkpoint, ReadCheckpointError},
+    chat_template::{Checkpoint, CompileError, ReadCheckpointError},
     clock::Clock,
     failure::with_causes,
     objectives::ObjectivesWatch,
+    outbound::Lookup,
     readiness::{Pauses, ReadinessWatch},
     telemetry::{Gpus, Identity, Metrics, MetricsIdentity, Recorder},
-    tools::{Catalog, Lookup, PrepareToolError, Registry, Sources},
+    tools::{Catalog, PrepareToolError, Registry, Sources},
     traces::{Exporter, SetUpTracesError, Subject, Traces},
 };
 
@@ -95,6 +98,9 @@ pub enum SetUpError {
     /// The checkpoint's files cannot be used.
     #[error("failed to read the chat template of the checkpoint")]
     Checkpoint(#[source] ReadCheckpointError),
+    /// Messages cannot be written.
+    #[error("failed to set up the messages of the upstream")]
+    Messages(#[source] CompileError),
     /// Clients cannot be told apart.
     #[error("failed to set up the authentication of clients")]
     Access(#[source] SetUpAccessError),
@@ -299,6 +305,12 @@ impl App {
 
 /// What writes the agent's prompts: the checkpoint's chat template where one is asked for and there is one.
 fn prompts(config: &RuntimeConfig, tools: &Registry, takes: TokenPrompts) -> Result<Prompts, SetUpError> {
+    if config.engine.dialect == TextDialect::Chat {
+        let checkpoint = Checkpoint::of_messages().map_err(SetUpError::Messages)?;
+        let dialect = Some(ToolCallDialect::Hermes);
+        let format = ChatFormat::new(checkpoint, dialect, &config.system_prompt, &tools.catalog().shown);
+        return format.map(Arc::new).map(Prompts::Chat).map_err(SetUpError::ChatTemplate);
+    }
     if let Some(ChatTemplate { folder, dialect }) = &config.chat_template {
         match Checkpoint::read(Path::new(folder)).map_err(SetUpError::Checkpoint)? {
             Some(checkpoint) => {

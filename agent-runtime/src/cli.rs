@@ -21,13 +21,18 @@ use crate::{
     api::run_names::Seal,
     app::{App, Listeners, Parts, ServeError, SetUpError},
     backend::{Asked, Backend, ConnectError, connect},
+    bridge::{self, BridgeError},
     clock::{Clock, Timestamp},
     config_file::{self, ConfigFileError},
+    install,
 };
+
+/// The name of this binary.
+const BINARY: &str = "slipway-agent-runtime";
 
 /// Serves an agent beside Triton.
 #[derive(Debug, Parser)]
-#[command(name = "slipway-agent-runtime", version, args_conflicts_with_subcommands = true)]
+#[command(name = BINARY, version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -75,6 +80,20 @@ enum Verb {
         #[arg(value_parser = parse_duration)]
         duration: Duration,
     },
+    /// Copies this binary into a folder, for containers of other images.
+    Install {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Serves a program that speaks MCP on its standard input and output, over HTTP at `/mcp`.
+    McpBridge {
+        /// The socket that it is served at.
+        #[arg(long)]
+        socket: PathBuf,
+        /// The program and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 /// Why the process ends with an error.
@@ -110,6 +129,18 @@ pub enum CliError {
     /// The signals cannot be listened for.
     #[error("failed to listen for signals")]
     Signals(#[source] io::Error),
+    /// The binary cannot be copied.
+    #[error("failed to copy this binary into {}", folder.display())]
+    Install {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The bridge to an MCP server ended.
+    #[error("the bridge to the MCP server ended")]
+    Bridge(#[source] BridgeError),
     /// Serving ended by itself.
     #[error("failed to serve")]
     Serve(#[source] ServeError),
@@ -147,6 +178,14 @@ impl Cli {
                 tokio::time::sleep(duration).await;
                 Ok(())
             }
+            Some(Verb::Install { folder }) => match install::copy(Path::new(install::SELF), &folder, BINARY) {
+                Ok(_) => Ok(()),
+                Err(source) => Err(CliError::Install { folder, source }),
+            },
+            Some(Verb::McpBridge { socket, command }) => {
+                start_logging("info")?;
+                bridge::run(&socket, &command, on_signal()?).await.map_err(CliError::Bridge)
+            }
             None => run(serve).await,
         }
     }
@@ -169,12 +208,12 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
 }
 
 fn backend(engine: &Engine) -> Result<Arc<dyn Backend>, ConnectError> {
-    let Engine { endpoint, model_name, tokenizer, dialect } = engine;
+    let Engine { endpoint, model_name, tokenizer, dialect, upstream } = engine;
     let (dialect, tokenizer) = match tokenizer {
         Some(folder) => (Dialect::Tokens, Path::new(folder)),
         None => (Dialect::Text(*dialect), Path::new("")),
     };
-    connect(Asked { dialect, tokenizer, endpoint, model: model_name })
+    connect(Asked { dialect, tokenizer, endpoint, model: model_name, upstream: upstream.as_ref() })
 }
 
 fn start_logging(directives: &str) -> Result<(), CliError> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Most bytes of one line: far above a piece of text, far below a pod's memory.
 const MAX_LINE_BYTES: usize = 1 << 20;
+/// Most bytes of an event, whose data may have many lines.
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// Puts events together from the bytes of an answer, wherever these are cut.
 #[derive(Debug, Default)]
@@ -18,26 +20,35 @@ pub(crate) struct Events {
     retry: Option<Duration>,
 }
 
-/// A line has no end.
+/// Something has no end.
 #[derive(Debug, thiserror::Error)]
-#[error("a line is longer than {MAX_LINE_BYTES} bytes")]
-pub(crate) struct LineTooLong;
+pub(crate) enum TooLong {
+    /// A line.
+    #[error("a line is longer than {MAX_LINE_BYTES} bytes")]
+    Line,
+    /// An event.
+    #[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
+    Event,
+}
 
 impl Events {
     /// Takes the next bytes and gives the data of the events that end in them.
     ///
     /// # Errors
-    /// A line without an end.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
+    /// A line or an event without an end.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, TooLong> {
         let mut events = Vec::new();
         let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
             self.line.extend_from_slice(part);
             if self.line.len() > MAX_LINE_BYTES {
-                return Err(LineTooLong);
+                return Err(TooLong::Line);
             }
             if parts.peek().is_some() {
                 events.extend(self.end_line());
+                if self.data.as_ref().is_some_and(|data| data.len() > MAX_EVENT_BYTES) {
+                    return Err(TooLong::Event);
+                }
             }
         }
         Ok(events)
@@ -118,5 +129,13 @@ mod tests {
     fn a_line_without_end_is_given_up() {
         let error = Events::default().push(&vec![b'x'; MAX_LINE_BYTES + 1]).expect_err("too long");
         assert_eq!(error.to_string(), "a line is longer than 1048576 bytes");
+    }
+
+    #[test]
+    fn an_event_without_end_is_given_up() {
+        let line = format!("data: {}\n", "x".repeat(MAX_LINE_BYTES - 6));
+        let mut events = Events::default();
+        let error = (0..9).find_map(|_| events.push(line.as_bytes()).err()).expect("too long");
+        assert_eq!(error.to_string(), "an event is longer than 4194304 bytes");
     }
 }

@@ -10,6 +10,7 @@ import argparse
 import json
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ SERVERS = [
     ("SDK 1, streams and sessions", "sdk-1.txt", []),
     ("SDK 1, JSON and sessions", "sdk-1.txt", ["json"]),
     ("SDK 1, JSON without sessions", "sdk-1.txt", ["json", "stateless"]),
+    ("SDK 2, standard input", "python.txt", ["stdio"]),
+    ("SDK 1, standard input", "sdk-1.txt", ["stdio"]),
 ]
 
 
@@ -42,14 +45,20 @@ def reply(prompt: str, _is_guided: bool) -> str:
     return engine.CALL % called.groups()
 
 
-def start_server(python: pathlib.Path, port: int, options: list[str], log) -> subprocess.Popen:
-    """Starts a server, and waits until it listens."""
-    command = [python, HERE / "server.py", str(port), *options]
+def start_server(binary: pathlib.Path, python: pathlib.Path, place, options: list[str], log) -> subprocess.Popen:
+    """Starts a server at a port, or the bridge to one at a socket, and waits until it listens."""
+    if isinstance(place, pathlib.Path):
+        bridge = [binary, "mcp-bridge", "--socket", place, "--"]
+        command = [*bridge, python, HERE / "server.py", "stdio"]
+        family, address = socket.AF_UNIX, str(place)
+    else:
+        command = [python, HERE / "server.py", str(place), *options]
+        family, address = socket.AF_INET, ("127.0.0.1", place)
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     for _ in range(400):
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/")
-        except urllib.error.HTTPError:
+            with socket.socket(family) as client:
+                client.connect(address)
             return process
         except OSError:
             time.sleep(0.05)
@@ -99,17 +108,21 @@ def check(origin: str, restart, announces: bool):
 def try_server(binary: pathlib.Path, python: pathlib.Path, options: list[str], announces: bool, folder: pathlib.Path):
     """Runs an agent with one server."""
     engine.reply = reply
-    port = free_port()
+    is_bridged = options == ["stdio"]
+    place = folder / "socket" if is_bridged else free_port()
     with (folder / "server.log").open("w") as log:
-        servers = [start_server(python, port, options, log)]
-        servers_of_agent = [{"name": "home", "url": f"http://127.0.0.1:{port}/mcp", "prefix": "home_",
-                             "timeoutMilliseconds": 10_000}]
-        process, origin = start_runtime(binary, engine.start(), folder, {"mcpServers": servers_of_agent})
+        servers = [start_server(binary, python, place, options, log)]
+        server = {"name": "home", "prefix": "home_", "timeoutMilliseconds": 10_000}
+        if is_bridged:
+            server |= {"url": "http://localhost/mcp", "socket": str(place)}
+        else:
+            server |= {"url": f"http://127.0.0.1:{place}/mcp"}
+        process, origin = start_runtime(binary, engine.start(), folder, {"mcpServers": [server]})
 
         def restart() -> None:
             servers[0].kill()
             servers[0].wait()
-            servers[0] = start_server(python, port, options, log)
+            servers[0] = start_server(binary, python, place, options, log)
 
         try:
             yield from check(origin, restart, announces)

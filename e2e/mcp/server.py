@@ -1,6 +1,7 @@
 """A server of tools, made with whichever major version of MCP's Python SDK is installed.
 
     server.py PORT [json] [stateless]
+    server.py stdio
 """
 
 import sys
@@ -56,6 +57,10 @@ def tools(server) -> None:
 
 
 def main() -> None:
+    if sys.argv[1] == "stdio":
+        server = Server("home")
+        tools(server)
+        return server.run("stdio")
     port, options = int(sys.argv[1]), sys.argv[2:]
     settings = {"host": "127.0.0.1", "port": port, "json_response": "json" in options}
     settings["stateless_http"] = "stateless" in options

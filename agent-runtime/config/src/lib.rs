@@ -16,6 +16,7 @@ mod sampling;
 mod schema;
 mod tool;
 mod traces;
+mod upstream;
 mod url_template;
 mod validate;
 
@@ -32,6 +33,7 @@ pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect, recording::RecordingLevel};
 pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use traces::Tracing;
+pub use upstream::Upstream;
 pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
 pub use validate::{Fault, Problem, Problems};
 
@@ -114,11 +116,12 @@ pub const REHEARSED_TOOL: &str = "synthetic";
 /// Its one argument.
 pub const REHEARSED_ARGUMENT: &str = "call";
 
-/// The engine beside this sidecar, and its protocol.
+/// The engine that generates, and its protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Engine {
-    /// Address of Triton's gRPC port, such as `http://127.0.0.1:8001`, or of the HTTP port of an engine's own server.
+    /// Address of Triton's gRPC port, such as `http://127.0.0.1:8001`, of the HTTP port of an engine's own server, or
+    /// of an upstream, without the `/v1` of its paths.
     pub endpoint: String,
     /// Name of the model to query.
     #[serde(default = "default_model_name")]
@@ -130,6 +133,9 @@ pub struct Engine {
     /// How an entry takes text.
     #[serde(default, skip_serializing_if = "TextDialect::is_default")]
     pub dialect: TextDialect,
+    /// How a server elsewhere is reached. Absent means that the engine is beside the sidecar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
 }
 
 impl Engine {
@@ -219,6 +225,7 @@ impl RuntimeConfig {
                 model_name: default_model_name(),
                 tokenizer: None,
                 dialect: TextDialect::default(),
+                upstream: None,
             },
             system_prompt: String::new(),
             prompt_template: default_prompt_template(),

@@ -12,6 +12,9 @@ pub struct McpServer {
     pub name: String,
     /// The address of its one endpoint.
     pub url: String,
+    /// The socket that a server of the pod's own is at. The host of `url` is asked for by name alone then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
     /// What the names of its tools begin with, for the model; may be empty.
     pub prefix: String,
     /// The tools that the model may call, by the server's names. None means all.
@@ -48,6 +51,7 @@ impl McpServer {
         Self {
             name: name.into(),
             url: url.into(),
+            socket: None,
             prefix: format!("{name}_"),
             tools: Vec::new(),
             headers_from: None,

@@ -11,7 +11,7 @@ use core::{
 };
 
 /// The word for every address of the internet.
-const PUBLIC: &str = "Public";
+pub(crate) const PUBLIC: &str = "Public";
 /// Where clouds answer with metadata and credentials.
 const METADATA: [IpNetwork; 6] = [
     IpNetwork::v4([169, 254, 169, 254], 32),

@@ -433,6 +433,12 @@ fn the_format_of_a_server_stays() {
 #[case::networks(|server: &mut McpServer| server.allowed_networks = vec!["x".into()], "allowedNetworks: \"x\" is not a network")]
 #[case::in_flight(|server: &mut McpServer| server.max_in_flight = Some(0), "maxInFlight: is 0")]
 #[case::timeout(|server: &mut McpServer| server.timeout_milliseconds = 0, "timeoutMilliseconds: is 0")]
+#[case::socket(|server: &mut McpServer| server.socket = Some("socket".into()),
+    "socket: \"socket\" is not an absolute path of at most 107 bytes; name the server's socket")]
+#[case::networks_of_a_socket(|server: &mut McpServer| {
+    server.socket = Some("/mcp/socket".into());
+    server.allowed_networks = vec!["10.0.0.0/8".into()];
+}, "socket: leads to no network; leave authoritiesFrom and allowedNetworks out")]
 #[case::retries(|server: &mut McpServer| server.trust_annotations = false,
     "retries: has no effect while the server's annotations are not trusted; set trustAnnotations, or retries to 0")]
 fn servers_are_checked(#[case] change: fn(&mut McpServer), #[case] expected: &str) {

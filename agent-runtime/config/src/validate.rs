@@ -3,6 +3,7 @@
 mod authentication;
 mod mcp;
 mod traces;
+mod upstream;
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
@@ -152,9 +153,10 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
     kubernetes_name(&mut check, "revision", revision);
-    endpoint(&mut check, "triton.endpoint", &engine.endpoint, "a gRPC port; write it as http://127.0.0.1:8001");
+    upstream::validate(&mut check, config);
     if let Some(gpus) = gpus_endpoint {
-        endpoint(&mut check, "gpusEndpoint", gpus, "an HTTP port; write it as http://127.0.0.1:9465");
+        let remedy = "an HTTP port; write it as http://127.0.0.1:9465";
+        upstream::validate_port(&mut check, "gpusEndpoint", gpus, remedy);
     }
     check.that(!engine.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
     if let Some(folder) = &engine.tokenizer {
@@ -204,14 +206,6 @@ fn kubernetes_name(check: &mut Check, field: &str, value: &str) {
         && value.chars().all(|c| plain(c) || matches!(c, '-' | '.'));
     check.that(good, field, || {
         format!("{value:?} is not a name; use 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '-' and '.', letters or digits at both ends")
-    });
-}
-
-fn endpoint(check: &mut Check, field: &str, endpoint: &str, remedy: &str) {
-    let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
-    let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), field, || {
-        format!("{endpoint:?} is not the address of {remedy}")
     });
 }
 

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     clock::{Clock, Timestamp},
     failure::with_causes,
-    tools::{AuthoritiesError, Clients, ForbiddenHost, Guard, forbidden, retry_after},
+    outbound::{AuthoritiesError, Clients, ForbiddenHost, Guard, forbidden, retry_after},
 };
 
 use super::{
@@ -185,7 +185,7 @@ mod tests {
     use slipway_runtime_config::AllowedNetworks;
 
     use super::*;
-    use crate::tools::Lookup;
+    use crate::outbound::Lookup;
 
     /// How a fetch fails from a host that has this address, at a port where nobody listens.
     async fn fetched(address: &str, allowed: &[&str]) -> String {

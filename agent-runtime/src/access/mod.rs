@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     failure::with_causes,
-    tools::{Guard, Lookup},
+    outbound::{Guard, Lookup},
 };
 
 use self::{

@@ -2,10 +2,13 @@
 
 use std::{path::Path, sync::Arc};
 
+use slipway_runtime_config::Upstream;
 use slipway_vocabulary::serving::{Dialect, TextDialect};
 
+use crate::outbound::Lookup;
+
 use super::{
-    Backend, EndpointError, Entry, OpenAi, OpenAiError, OwnServer, Triton,
+    Backend, EndpointError, Entry, OpenAi, OpenAiError, OpenAiServer, Triton,
     tokens::{Tokenizer, TokenizerError},
 };
 
@@ -20,6 +23,8 @@ pub struct Asked<'a> {
     pub endpoint: &'a str,
     /// Name of the model.
     pub model: &'a str,
+    /// How it is reached where it is elsewhere than in the same pod.
+    pub upstream: Option<&'a Upstream>,
 }
 
 /// Why there is no client.
@@ -28,8 +33,8 @@ pub enum ConnectError {
     /// The address of Triton cannot be used.
     #[error("failed to set up the client of Triton")]
     Triton(#[source] EndpointError),
-    /// The same of an engine's own server.
-    #[error("failed to set up the client of the engine's own server")]
+    /// The same of a server of the OpenAI API.
+    #[error("failed to set up the client of the server")]
     OpenAi(#[source] OpenAiError),
     /// The tokenizer cannot be used.
     #[error("failed to read the engine's tokenizer")]
@@ -39,7 +44,7 @@ pub enum ConnectError {
 /// The client of a dialect.
 enum Client {
     Triton(Entry),
-    OpenAi(OwnServer),
+    OpenAi(OpenAiServer),
 }
 
 impl Client {
@@ -50,8 +55,10 @@ impl Client {
             Dialect::Text(TextDialect::Ensemble) => Self::Triton(Entry::Ensemble),
             Dialect::Text(TextDialect::Vllm) => Self::Triton(Entry::Vllm),
             Dialect::Text(TextDialect::LlmApi) => Self::Triton(Entry::LlmApi),
-            Dialect::Text(TextDialect::OpenAi) => Self::OpenAi(OwnServer::Vllm),
-            Dialect::Text(TextDialect::SgLang) => Self::OpenAi(OwnServer::SgLang),
+            Dialect::Text(TextDialect::OpenAi) => Self::OpenAi(OpenAiServer::Vllm),
+            Dialect::Text(TextDialect::SgLang) => Self::OpenAi(OpenAiServer::SgLang),
+            Dialect::Text(TextDialect::Completions) => Self::OpenAi(OpenAiServer::Completions),
+            Dialect::Text(TextDialect::Chat) => Self::OpenAi(OpenAiServer::Chat),
         })
     }
 }
@@ -61,10 +68,16 @@ impl Client {
 /// # Errors
 /// [`ConnectError`].
 pub fn connect(asked: Asked<'_>) -> Result<Arc<dyn Backend>, ConnectError> {
-    let Asked { dialect, tokenizer, endpoint, model } = asked;
+    let Asked { dialect, tokenizer, endpoint, model, upstream } = asked;
     Ok(match Client::of(dialect, tokenizer).map_err(ConnectError::Tokenizer)? {
         Client::Triton(entry) => Arc::new(Triton::new(endpoint, model, entry).map_err(ConnectError::Triton)?),
-        Client::OpenAi(server) => Arc::new(OpenAi::new(server, endpoint, model).map_err(ConnectError::OpenAi)?),
+        Client::OpenAi(server) => {
+            let client = match upstream {
+                None => OpenAi::new(server, endpoint, model),
+                Some(upstream) => OpenAi::elsewhere(server, endpoint, model, (upstream, Lookup::of_system())),
+            };
+            Arc::new(client.map_err(ConnectError::OpenAi)?)
+        }
     })
 }
 

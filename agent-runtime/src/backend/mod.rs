@@ -20,10 +20,13 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use serde_json::{Number, Value};
 use slipway_runtime_config::Sampling;
 
-use crate::trace_context::TraceContext;
+use crate::{
+    outbound::{AuthoritiesError, HeadersError},
+    trace_context::TraceContext,
+};
 
 pub use connect::{Asked, ConnectError, connect, entry};
-pub use open_ai::{OpenAi, OpenAiError, OwnServer};
+pub use open_ai::{LinkError, OpenAi, OpenAiError, OpenAiServer};
 use tokens::Tokenizer;
 pub use triton::{EndpointError, Entry, Triton};
 
@@ -189,14 +192,21 @@ pub enum BackendError {
         /// The server or a model.
         what: String,
     },
-    /// The model takes or gives something else than this client sends and reads.
-    #[error("Triton's model {model:?} cannot be used: {problems}; correct its config.pbtxt or its backend's version")]
-    Unfit {
-        /// The model.
-        model: String,
-        /// What is missing or different.
-        problems: String,
+    /// The key of an upstream cannot be read.
+    #[error("the upstream's headers cannot be used")]
+    Headers(#[source] HeadersError),
+    /// The certificates of an upstream's authorities cannot be used.
+    #[error("the upstream's certificate authorities cannot be used")]
+    Authorities(#[source] AuthoritiesError),
+    /// An upstream does not accept the key. Its own words are left out: they may have a part of it.
+    #[error("the upstream refuses its credentials (HTTP status {status}); correct the files of headersFrom")]
+    Denied {
+        /// The status.
+        status: u16,
     },
+    /// An upstream has too many requests.
+    #[error("the upstream takes no more requests now (HTTP status 429)")]
+    Busy,
     /// The engine refused the request or failed at it.
     #[error("the engine failed: {message}")]
     Engine {
@@ -243,7 +253,10 @@ impl BackendError {
             Self::Engine { fault, .. } => *fault,
             Self::Unreachable { .. }
             | Self::NotReady { .. }
-            | Self::Unfit { .. }
+            | Self::Headers(_)
+            | Self::Authorities(_)
+            | Self::Denied { .. }
+            | Self::Busy
             | Self::Protocol { .. }
             | Self::Tokens(_)
             | Self::EndedEarly => EngineFault::Engine,
@@ -255,7 +268,10 @@ impl BackendError {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NotReady { .. } => "not_ready",
-            Self::Unfit { .. } => "unfit",
+            Self::Headers(_) => "headers",
+            Self::Authorities(_) => "certificates",
+            Self::Denied { .. } => "denied",
+            Self::Busy => "busy",
             Self::Engine { fault: EngineFault::Engine, .. } => "engine",
             Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
             Self::Engine { fault: EngineFault::Wish, .. } => "wish",
@@ -268,10 +284,13 @@ impl BackendError {
     /// Whether another attempt may find the engine back.
     pub fn is_unavailable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::NotReady { .. } => true,
-            Self::Unfit { .. } | Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => {
-                false
-            }
+            Self::Unreachable { .. }
+            | Self::NotReady { .. }
+            | Self::Headers(_)
+            | Self::Authorities(_)
+            | Self::Denied { .. }
+            | Self::Busy => true,
+            Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => false,
         }
     }
 }

@@ -1,14 +1,23 @@
-//! Engines' own servers: `POST /v1/completions` over HTTP/1.1, answered by server-sent events. IO.
+//! Servers of the OpenAI API: engines' own, and upstreams of any make. IO.
 //!
-//! Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>, and
-//! <https://docs.sglang.io/basic_usage/openai_api_completions.html>. A connection that closes before the end of an
-//! answer ends the generation at the engine.
+//! `POST /v1/completions`, or `/v1/chat/completions` of an upstream that takes nothing else, answered by server-sent
+//! events. Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>,
+//! <https://docs.sglang.io/basic_usage/openai_api_completions.html> and
+//! <https://platform.openai.com/docs/api-reference/chat>. A connection that closes before the end of an answer ends the
+//! generation at the engine.
 
+mod chat;
+mod link;
 mod reader;
+mod request;
+mod words;
 
 use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use async_stream::try_stream;
@@ -16,38 +25,58 @@ use futures::{
     future::BoxFuture,
     stream::{BoxStream, Stream, StreamExt},
 };
-use reqwest::{Client, RequestBuilder, Response, StatusCode, header::HeaderMap, redirect};
+use reqwest::{Method, Response, StatusCode, header::HeaderMap};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use slipway_runtime_config::Upstream;
 
-use self::reader::{Read, Reader, failure};
-use crate::events::Events;
+use self::{
+    link::{Link, Refused, again_after, body},
+    reader::{Read, failure},
+    words::Words,
+};
+use crate::{events::Events, outbound::Lookup};
 
-use super::{Backend, BackendError, EngineFault, Generation, Guide, Piece, TokenPrompts, sampling, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, Generation, Piece, TokenPrompts, tokens::StopWords};
 
-/// The server is in the same pod: a connection that takes longer is not coming.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub use link::LinkError;
+
 /// How long a readiness question may take, so that a stuck server reads as unready.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an upstream's readiness holds. Others than we pay for it, or count its requests.
+const READY_TIME: Duration = Duration::from_secs(15);
 /// How long the server may take to end an answer after its last event.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes that are read of a refusal, of the list of models, and of a prompt's tokens. What a server sends beyond
+/// them is left.
+const REFUSAL_BYTES: usize = 64 * 1024;
+const MODELS_BYTES: usize = 4 * 1024 * 1024;
+const TOKENS_BYTES: usize = 16 * 1024 * 1024;
 /// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
+/// What the most tokens of a chat are called, and what the latest models of OpenAI call them alone.
+const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// A server and the model that it serves.
 ///
 /// A request has a connection of its own while it runs, so that dropping the stream cancels exactly that generation.
 #[derive(Clone)]
-pub struct OpenAi {
-    client: Client,
-    server: OwnServer,
+pub struct OpenAi(Arc<Inner>);
+
+struct Inner {
+    link: Link,
+    server: OpenAiServer,
     endpoint: String,
     model: String,
     /// How many tokens the model's context holds, once the server has said so.
-    context: Arc<OnceLock<u32>>,
+    context: OnceLock<u32>,
+    /// Whether the server has refused the first name of the limit.
+    takes_second_limit: AtomicBool,
+    /// When an upstream was ready last.
+    ready_at: Mutex<Option<Instant>>,
 }
 
-/// What `/v1/models` answers, as far as it is read. Both servers say how long a context is.
+/// What `/v1/models` answers, as far as it is read. Engines' own servers say how long a context is.
 #[derive(Deserialize)]
 struct Models {
     data: Vec<Model>,
@@ -67,14 +96,27 @@ struct Tokenized {
     max_model_len: u32,
 }
 
+/// The answer to a request that was taken, and what is kept of the words in it.
+type Taken = (Response, Words);
+
 /// Whose server it is, where that makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnServer {
+pub enum OpenAiServer {
     /// vLLM's. It keeps back what may become a stop word.
     Vllm,
     /// SGLang's. It sends the beginning of a stop word before it knows the word, so text is cut here. Upstream would
     /// remove the word from text that was already sent.
     SgLang,
+    /// Of any make, with `/v1/completions`. It is sent what OpenAI's API has and nothing else.
+    Completions,
+    /// Of any make, with `/v1/chat/completions`. Prompts are messages and tools.
+    Chat,
+}
+
+/// An answer's reader.
+enum Reader {
+    Text(reader::Reader),
+    Chat(chat::Reader),
 }
 
 /// Why the client could not be set up.
@@ -89,34 +131,56 @@ pub enum OpenAiError {
         #[source]
         source: reqwest::Error,
     },
-    /// The HTTP client could not be built.
-    #[error("the HTTP client could not be set up")]
-    Client(#[source] reqwest::Error),
+    /// There is no way to it.
+    #[error("failed to set up the way to the server")]
+    Link(#[source] LinkError),
 }
 
 impl OpenAi {
-    /// Prepares a client of `endpoint`, such as `http://127.0.0.1:8000`; nothing is sent yet.
+    /// Prepares a client of a server in the same pod, such as `http://127.0.0.1:8000`; nothing is sent yet.
     ///
     /// # Errors
     /// [`OpenAiError`].
-    pub fn new(server: OwnServer, endpoint: &str, model: &str) -> Result<Self, OpenAiError> {
-        let client = Client::builder()
-            .tls_certs_only([])
-            .no_proxy()
-            .http1_only()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
+    pub fn new(server: OpenAiServer, endpoint: &str, model: &str) -> Result<Self, OpenAiError> {
+        let link = Link::beside().map_err(OpenAiError::Link)?;
+        let Link::Beside(client) = &link else { return Ok(Self::of(link, server, endpoint, model)) };
+        client
+            .get(endpoint)
             .build()
-            .map_err(OpenAiError::Client)?;
-        let (endpoint_of, model) = (endpoint.trim_end_matches('/').to_owned(), model.to_owned());
-        let this = Self { client, server, endpoint: endpoint_of, model, context: Arc::default() };
-        let endpoint = this.endpoint.clone();
-        this.health().build().map_err(|source| OpenAiError::Endpoint { endpoint, source })?;
-        Ok(this)
+            .map_err(|source| OpenAiError::Endpoint { endpoint: endpoint.to_owned(), source })?;
+        Ok(Self::of(link, server, endpoint, model))
     }
 
-    fn health(&self) -> RequestBuilder {
-        self.client.get(format!("{}/health", self.endpoint)).timeout(READY_TIMEOUT)
+    /// The same of a server elsewhere.
+    ///
+    /// # Errors
+    /// [`OpenAiError`].
+    pub fn elsewhere(
+        server: OpenAiServer,
+        endpoint: &str,
+        model: &str,
+        (upstream, lookup): (&Upstream, Lookup),
+    ) -> Result<Self, OpenAiError> {
+        let link = Link::to(upstream, lookup).map_err(OpenAiError::Link)?;
+        Ok(Self::of(link, server, endpoint, model))
+    }
+
+    fn of(link: Link, server: OpenAiServer, endpoint: &str, model: &str) -> Self {
+        Self(Arc::new(Inner {
+            link,
+            server,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            model: model.to_owned(),
+            context: OnceLock::new(),
+            takes_second_limit: AtomicBool::new(false),
+            ready_at: Mutex::default(),
+        }))
+    }
+}
+
+impl Inner {
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.endpoint)
     }
 
     fn unreachable(&self, source: reqwest::Error) -> BackendError {
@@ -124,95 +188,180 @@ impl OpenAi {
     }
 
     /// Asks for a generation; where its tokens do not fit the context after the prompt, for as many as do.
-    async fn ask(&self, generation: Generation) -> Result<Response, BackendError> {
-        let asked = self.post(generation.clone()).await;
+    async fn ask(&self, generation: Generation) -> Result<Taken, BackendError> {
+        let asked = self.link.repeat(|| self.post(generation.clone())).await;
         let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
         let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
         let count = generation.tokens.as_ref().map_or(count, |tokens| u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         match max_model_len.saturating_sub(count) {
             0 => Err(error),
-            room => self.post(Generation { max_tokens: room.min(generation.max_tokens), ..generation }).await,
+            room => {
+                let generation = Generation { max_tokens: room.min(generation.max_tokens), ..generation };
+                self.link.repeat(|| self.post(generation.clone())).await
+            }
         }
     }
 
     /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run
     /// waits for it.
     async fn count(&self, generation: &Generation) -> Option<Tokenized> {
-        let request = self.client.post(format!("{}/tokenize", self.endpoint)).timeout(READY_TIMEOUT);
+        if self.server.is_of_any_make() {
+            return None;
+        }
+        let (request, _) = self.link.request(Method::POST, self.url("/tokenize")).await.ok()?;
         let mut question = json!({ "model": self.model, "prompt": generation.prompt });
         if generation.wants_special_tokens() {
             question["add_special_tokens"] = json!(false);
         }
-        let request = request.json(&question);
+        let request = request.timeout(READY_TIMEOUT).json(&question);
         let response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        response.json().await.ok()
+        let answer = body(response, TOKENS_BYTES).await.ok()?;
+        serde_json::from_slice(&answer).ok()
     }
 
-    /// Asks how long the model's context is, unless that is known. A server that does not say is as good as any other.
-    async fn learn_context(&self) {
-        if self.context.get().is_some() {
-            return;
+    /// Asks once, and a chat once more where the server knows the limit on tokens by its other name alone.
+    async fn post(&self, generation: Generation) -> Result<Taken, Refused> {
+        let knows_second = self.takes_second_limit.load(Ordering::Relaxed);
+        match self.send(generation.clone(), LIMITS[usize::from(knows_second)]).await {
+            Err(refused) if self.server == OpenAiServer::Chat && !knows_second && refused.is_about(LIMITS[1]) => {}
+            outcome => return outcome,
         }
-        let request = self.client.get(format!("{}/v1/models", self.endpoint)).timeout(READY_TIMEOUT);
-        let Ok(response) = request.send().await else { return };
-        let Ok(Models { data }) = response.json().await else { return };
+        let taken = self.send(generation, LIMITS[1]).await?;
+        self.takes_second_limit.store(true, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    async fn send(&self, generation: Generation, limit: &str) -> Result<Taken, Refused> {
+        let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
+        let id = generation.id.clone();
+        let mut headers = HeaderMap::new();
+        generation.trace.iter().for_each(|trace| trace.write(&mut headers));
+        let (path, body) = match self.server {
+            OpenAiServer::Chat => ("/v1/chat/completions", request::chat(&self.model, generation, limit)),
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+                ("/v1/completions", request::completion(self.server, &self.model, generation))
+            }
+        };
+        let (request, words) = self.link.request(Method::POST, self.url(path)).await.map_err(Refused::finally)?;
+        // The server names the request so in its log.
+        let request = request.headers(headers).header("x-request-id", id).json(&body);
+        let response = request.send().await.map_err(|source| {
+            // What was sent may be under way unless there was no connection.
+            let again = source.is_connect().then_some(Duration::ZERO);
+            Refused { error: self.unreachable(source), status: None, again }
+        })?;
+        if response.status().is_success() {
+            return Ok((response, words));
+        }
+        Err(self.refusal(response, &words, has_wish).await)
+    }
+
+    /// What a status other than 2xx is.
+    async fn refusal(&self, response: Response, words: &Words, has_wish: bool) -> Refused {
+        let status = response.status();
+        let again = again_after(&response);
+        let refused = |error| Refused { error, status: Some(status), again };
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => return refused(self.server.not_ready()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.link.is_elsewhere() => {
+                return Refused::finally(BackendError::Denied { status: status.as_u16() });
+            }
+            StatusCode::TOO_MANY_REQUESTS if self.link.is_elsewhere() => {
+                return refused(BackendError::Busy);
+            }
+            _ => {}
+        }
+        let text = match body(response, REFUSAL_BYTES).await {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+            Err(source) => return Refused::finally(self.unreachable(source)),
+        };
+        // Cut off at last: half a key would not be known as one.
+        let shortened = |text: String| text.trim().chars().take(REFUSAL_CHARACTERS).collect();
+        let message = failure(&text).map(|message| words.keep(message)).unwrap_or_else(|| shortened(words.keep(text)));
+        let error = match BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())) {
+            // What only some requests ask for is refused: a schema without a grammar, too many likely tokens.
+            BackendError::Engine { message, fault: EngineFault::Engine }
+                if has_wish && matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) =>
+            {
+                BackendError::Engine { message, fault: EngineFault::Wish }
+            }
+            error => error,
+        };
+        refused(error)
+    }
+
+    async fn ask_ready(&self) -> Result<(), BackendError> {
+        if self.link.is_elsewhere() {
+            return self.ask_upstream().await;
+        }
+        let (health, _) = self.link.request(Method::GET, self.url("/health")).await?;
+        let answer = health.timeout(READY_TIMEOUT).send().await.map_err(|source| self.unreachable(source))?;
+        if !answer.status().is_success() {
+            return Err(self.server.not_ready());
+        }
+        if self.context.get().is_none()
+            && let Ok((request, _)) = self.link.request(Method::GET, self.url("/v1/models")).await
+            && let Ok(answer) = request.timeout(READY_TIMEOUT).send().await
+        {
+            self.learn_context(answer).await;
+        }
+        Ok(())
+    }
+
+    /// An upstream that answers is there, whatever of its API it has. Its key must be good.
+    async fn ask_upstream(&self) -> Result<(), BackendError> {
+        let last = *self.ready_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < READY_TIME) {
+            return Ok(());
+        }
+        let (request, _) = self.link.request(Method::GET, self.url("/v1/models")).await?;
+        let answer = request.timeout(READY_TIMEOUT).send().await.map_err(|source| self.unreachable(source))?;
+        match answer.status() {
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                return Err(BackendError::Denied { status: status.as_u16() });
+            }
+            status if status.is_server_error() => return Err(self.server.not_ready()),
+            _ => {}
+        }
+        *self.ready_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        if self.context.get().is_none() {
+            self.learn_context(answer).await;
+        }
+        Ok(())
+    }
+
+    /// Learns how long the model's context is. A server that does not say is as good as any other.
+    async fn learn_context(&self, answer: Response) {
+        let Ok(answer) = body(answer, MODELS_BYTES).await else { return };
+        let Ok(Models { data }) = serde_json::from_slice(&answer) else { return };
         let served = data.into_iter().find(|model| model.id == self.model);
         if let Some(length) = served.and_then(|model| model.max_model_len) {
             tracing::info!(length, "the model's context is known");
             self.context.get_or_init(|| length);
         }
     }
-
-    async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
-        let request = self.client.post(format!("{}/v1/completions", self.endpoint));
-        let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
-        let mut headers = HeaderMap::new();
-        generation.trace.iter().for_each(|trace| trace.write(&mut headers));
-        // The server names the request so in its log.
-        let request = request.headers(headers).header("x-request-id", &generation.id).json(&body(
-            self.server,
-            &self.model,
-            generation,
-        ));
-        let response = request.send().await.map_err(|source| self.unreachable(source))?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
-        }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            return Err(self.server.not_ready());
-        }
-        let text = response.text().await.map_err(|source| self.unreachable(source))?;
-        let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
-        match BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())) {
-            // What only some requests ask for is refused: a schema without a grammar, too many likely tokens.
-            BackendError::Engine { message, fault: EngineFault::Engine }
-                if has_wish && matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) =>
-            {
-                Err(BackendError::Engine { message, fault: EngineFault::Wish })
-            }
-            error => Err(error),
-        }
-    }
 }
 
 impl Backend for OpenAi {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
-        let this = self.clone();
+        let this = Arc::clone(&self.0);
         let pieces = try_stream! {
-            let mut reader = Reader::new(this.server.cut_here(&generation.stop_words));
-            let mut body = this.ask(generation).await?.bytes_stream();
+            let mut reader = this.server.reader(&generation.stop_words);
+            let place = this.link.place().await;
+            let (answer, words) = this.ask(generation).await?;
+            let mut body = answer.bytes_stream();
             let mut events = Events::default();
             while let Some(bytes) = body.next().await {
                 let bytes = bytes.map_err(|source| this.unreachable(source))?;
                 let ended = events.push(&bytes);
                 for data in ended.map_err(|error| BackendError::Protocol { problem: error.to_string() })? {
-                    match reader.read(&String::from_utf8_lossy(&data))? {
+                    match reader.read(&String::from_utf8_lossy(&data)).map_err(|error| words.keep_in(error))? {
                         None => {}
                         Some(Read::More(piece)) => yield piece,
                         Some(Read::Last(piece)) => {
                             // Before the piece is handed out: who reads the last one does not ask again.
                             tokio::spawn(end_in_order(body));
+                            drop(place);
                             yield piece;
                             return;
                         }
@@ -225,113 +374,59 @@ impl Backend for OpenAi {
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
-        Box::pin(async {
-            let answer = self.health().send().await.map_err(|source| self.unreachable(source))?;
-            if !answer.status().is_success() {
-                return Err(self.server.not_ready());
-            }
-            self.learn_context().await;
-            Ok(())
-        })
+        Box::pin(self.0.ask_ready())
     }
 
     fn token_prompts(&self) -> TokenPrompts {
-        TokenPrompts::OfCheckpoint
+        if self.0.server.is_of_any_make() { TokenPrompts::None } else { TokenPrompts::OfCheckpoint }
     }
 
     fn context(&self) -> Option<u32> {
-        self.context.get().copied()
+        self.0.context.get().copied()
     }
 }
 
-impl OwnServer {
+impl Reader {
+    fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
+        match self {
+            Self::Text(reader) => reader.read(data),
+            Self::Chat(reader) => reader.read(data),
+        }
+    }
+
+    fn end(&mut self) -> Result<Piece, BackendError> {
+        match self {
+            Self::Text(reader) => reader.end(),
+            Self::Chat(reader) => reader.end(),
+        }
+    }
+}
+
+impl OpenAiServer {
     fn not_ready(self) -> BackendError {
         let what = match self {
             Self::Vllm => "vLLM's server",
             Self::SgLang => "SGLang's server",
+            Self::Completions | Self::Chat => "the upstream",
         };
         BackendError::NotReady { what: what.into() }
     }
 
-    /// Stop words that the server leaves to us.
-    fn cut_here(self, stop_words: &[String]) -> StopWords {
+    /// Whether nothing is known of it but the API.
+    fn is_of_any_make(self) -> bool {
         match self {
-            Self::Vllm => StopWords::default(),
-            Self::SgLang => StopWords::new(stop_words.to_vec()),
+            Self::Vllm | Self::SgLang => false,
+            Self::Completions | Self::Chat => true,
         }
     }
-}
 
-/// The request of a generation.
-fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
-    let is_rendered = generation.wants_special_tokens();
-    let generation = match server {
-        OwnServer::Vllm => generation,
-        OwnServer::SgLang => generation.without_begin(),
-    };
-    let Generation {
-        id: _,
-        prompt,
-        tokens,
-        max_tokens,
-        stop_words,
-        form: _,
-        sampling: chosen,
-        guide,
-        logprobs,
-        ignores_end,
-        trace: _,
-    } = generation;
-    let has_tokens = tokens.is_some();
-    let mut body = json!({
-        "model": model,
-        "prompt": tokens.map_or_else(|| json!(prompt), |tokens| json!(tokens)),
-        "max_tokens": max_tokens,
-        "stream": true,
-        // Every event says how many tokens there are so far.
-        "stream_options": {"include_usage": true, "continuous_usage_stats": true},
-    });
-    sampling::write(chosen, &mut body);
-    let has_stop_words = !stop_words.is_empty();
-    if has_stop_words {
-        body["stop"] = json!(stop_words);
-    }
-    if let Some(guide) = guide {
-        write_guide(server, guide, &mut body);
-    }
-    if let Some(top) = logprobs {
-        body["logprobs"] = json!(top);
-    }
-    if has_tokens {
-        // Servers that do not know it give none.
-        body["return_token_ids"] = json!(true);
-    }
-    if is_rendered {
-        body["skip_special_tokens"] = json!(false);
-        if server == OwnServer::Vllm {
-            body["add_special_tokens"] = json!(false);
+    /// A reader that cuts at the stop words that the server leaves to us.
+    fn reader(self, stop_words: &[String]) -> Reader {
+        match self {
+            Self::Vllm => Reader::Text(reader::Reader::new(StopWords::default())),
+            Self::SgLang | Self::Completions => Reader::Text(reader::Reader::new(StopWords::new(stop_words.to_vec()))),
+            Self::Chat => Reader::Chat(chat::Reader::default()),
         }
-    }
-    if ignores_end {
-        body["ignore_eos"] = json!(true);
-    }
-    if server == OwnServer::SgLang && has_stop_words {
-        // Without stop words it would leave the token in the text at which a turn ends.
-        body["no_stop_trim"] = json!(true);
-    }
-    body
-}
-
-/// Holds tokens to a format: both servers' names of it for `/v1/completions`.
-fn write_guide(server: OwnServer, guide: Guide, body: &mut Value) {
-    match (server, guide) {
-        (OwnServer::Vllm, Guide::JsonObject) => body["response_format"] = json!({ "type": "json_object" }),
-        (OwnServer::Vllm, Guide::JsonSchema(schema)) => {
-            let named = json!({ "name": "answer", "schema": schema });
-            body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
-        }
-        (OwnServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
-        (OwnServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! matched. Pure.
 
 /// What engines write, in lower case; each word is of one of them and of no other failure.
-const WORDS: [&str; 5] = [
+const WORDS: [&str; 6] = [
     // vLLM's own server: "This model's maximum context length is 4096 tokens. However, ..."
     "maximum context length",
     // The same, later: "However, the model's context length is only 4096 tokens"
@@ -14,6 +14,8 @@ const WORDS: [&str; 5] = [
     "exceeds maximum input length",
     // Its LLM API: "The sum of prompt length (4000) ... max_tokens (256) should not exceed max_seq_len (4096)"
     "should not exceed max_seq_len",
+    // OpenAI, of later models: "Your input exceeds the context window of this model."
+    "exceeds the context window",
 ];
 
 /// Whether an engine's words say that the prompt is too long for it.
@@ -37,6 +39,7 @@ mod tests {
         "The sum of prompt length (4) and query length (0) max_tokens (8) should not exceed max_seq_len (8)",
         true
     )]
+    #[case::hosted("Your input exceeds the context window of this model. Please adjust your input.", true)]
     #[case::memory("CUDA out of memory", false)]
     #[case::model("The model `agent` does not exist.", false)]
     fn an_engines_words_tell_a_prompt_that_is_too_long(#[case] words: &str, #[case] expected: bool) {

@@ -1,6 +1,5 @@
 //! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
-mod declared;
 mod ensemble;
 mod llm_api;
 mod tensor;
@@ -8,13 +7,7 @@ mod text;
 mod tokens;
 mod vllm;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_stream::try_stream;
 use futures::{
@@ -29,12 +22,11 @@ use tonic::{
 
 use crate::trace_context::TraceContext;
 
-use self::declared::{Needs, problems};
 use super::{
     Backend, BackendError, Generation, Piece, TokenPrompts,
     inference::{
-        ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse,
-        ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
+        ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse, ServerReadyRequest,
+        grpc_inference_service_client::GrpcInferenceServiceClient,
     },
     tokens::Tokenizer,
 };
@@ -59,8 +51,6 @@ pub struct Triton {
     endpoint: String,
     model: String,
     entry: Entry,
-    /// Whether the model declares what the entry needs, as far as it was asked since it became ready.
-    is_compared: Arc<AtomicBool>,
 }
 
 /// What an entry takes and gives.
@@ -116,7 +106,7 @@ impl Triton {
             .tcp_nodelay(true)
             .connect_lazy();
         let client = GrpcInferenceServiceClient::new(channel);
-        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry, is_compared: Arc::default() })
+        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry })
     }
 
     fn failed(&self, status: Status) -> BackendError {
@@ -145,35 +135,7 @@ impl Triton {
             Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => false,
             Err(status) => return Err(self.failed(status)),
         };
-        if !is_ready {
-            // It may be another one when it is back.
-            self.is_compared.store(false, Ordering::Relaxed);
-            return Err(not_ready());
-        }
-        self.compare().await
-    }
-
-    /// Compares what the model declares with what the entry needs, once.
-    async fn compare(&self) -> Result<(), BackendError> {
-        if self.is_compared.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut question = tonic::Request::new(ModelConfigRequest { name: self.model.clone(), version: String::new() });
-        question.set_timeout(READY_TIMEOUT);
-        let config = match self.client.clone().model_config(question).await {
-            Ok(answer) => answer.into_inner().config,
-            // Other servers of the protocol have no such question, and Triton may be told to answer none.
-            Err(status) if status.code() == Code::Unimplemented || is_restricted(&status) => None,
-            Err(status) => return Err(self.failed(status)),
-        };
-        if let Some(config) = config {
-            let problems = problems(&config, &self.entry.needs(&self.model)?);
-            if !problems.is_empty() {
-                return Err(BackendError::Unfit { model: self.model.clone(), problems: problems.join("; ") });
-            }
-        }
-        self.is_compared.store(true, Ordering::Relaxed);
-        Ok(())
+        if is_ready { Ok(()) } else { Err(not_ready()) }
     }
 }
 
@@ -229,22 +191,6 @@ impl Entry {
     /// The prompt has no tokens.
     pub fn request(&self, model: &str, generation: Generation) -> Result<ModelInferRequest, BackendError> {
         self.begin(model, generation).map(|(request, _)| request)
-    }
-
-    /// What it needs of its model.
-    fn needs(&self, model: &str) -> Result<Needs, BackendError> {
-        let stop_words = vec!["\n".to_owned()];
-        let generation = Generation { prompt: "?".into(), max_tokens: 1, stop_words, ..Generation::default() };
-        let (outputs, streams): (&'static [_], _) = match self {
-            // A model of one response streams nothing, and is read like any other.
-            Self::Text => (&["text_output", "output_tokens", "finish_reason"], false),
-            Self::Tokens(_) => (&["output_ids", "sequence_length"], true),
-            // An ensemble is what its models are.
-            Self::Ensemble => (&["text_output"], false),
-            Self::Vllm => (&["text_output", "finish_reason", "num_output_tokens"], true),
-            Self::LlmApi => (&["text_output", "finish_reason"], true),
-        };
-        Ok(Needs { request: self.request(model, generation)?, outputs, streams })
     }
 
     /// The request of a generation, and what reads its responses.
@@ -310,10 +256,4 @@ async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>, patien
     let rest = async { while let Ok(Some(_)) = responses.message().await {} };
     // Past this the engine is stuck or goes on, and a reset does no harm.
     let _ = tokio::time::timeout(patience, rest).await;
-}
-
-/// Whether Triton refuses the question to everybody (`--grpc-restricted-protocol`). Words:
-/// triton-inference-server/server, src/grpc/grpc_handler.h.
-fn is_restricted(status: &Status) -> bool {
-    status.code() == Code::Unavailable && status.message().contains("protocol is restricted")
 }

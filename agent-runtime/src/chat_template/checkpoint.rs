@@ -91,7 +91,20 @@ struct Named {
     template: String,
 }
 
+/// Writes members of a chat completion's body, for a server that has a template of its own. By the word in its comment
+/// it is known to write calls of tools.
+const MESSAGES: &str =
+    "{\"messages\": {{ messages | tojson }}{% if tools %}, \"tools\": {{ tools | tojson }}{% endif %}}{# tool_calls #}";
+
 impl Checkpoint {
+    /// The checkpoint of a server that takes messages and tools as they are: its prompts are JSON.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn of_messages() -> Result<Self, CompileError> {
+        Ok(Self { default: ChatTemplate::compile(MESSAGES, &BTreeMap::new())?, tool_use: None, begin: None })
+    }
+
     /// Reads a checkpoint's folder; nothing if it has no template.
     ///
     /// # Errors

@@ -14,12 +14,15 @@ use slipway_runtime_config::{
     ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, Schema, UrlTemplate, UrlTemplateError,
 };
 
-use crate::trace_context::TraceContext;
+use crate::{
+    outbound::{Lookup, retry_after},
+    trace_context::TraceContext,
+};
 
 use super::{
     arguments::{self, ArgumentError, Parameters},
     registry::Request,
-    service::{self, Failure, Health, Lookup, PrepareServiceError, Service, ServiceError, Settings},
+    service::{self, Failure, Health, PrepareServiceError, Service, ServiceError, Settings},
 };
 
 /// Why a call of an HTTP tool gave no result. Written for the model, which reads it as an observation.
@@ -155,6 +158,7 @@ impl HttpTool {
         } = config;
         let url = UrlTemplate::parse(url).map_err(PrepareHttpToolError::Url)?;
         let settings = Settings {
+            socket: None,
             headers_from: headers_from.as_deref(),
             authorities_from: authorities_from.as_deref(),
             allowed_networks,
@@ -229,7 +233,7 @@ impl HttpTool {
         let response = service::send(request.headers(headers)).await?;
         let status = response.status();
         if !status.is_success() {
-            let retry_after = service::retry_after::read(response.headers(), jiff::Timestamp::now());
+            let retry_after = retry_after::read(response.headers(), jiff::Timestamp::now());
             return Err(HttpToolError::Status { status: status.as_u16(), retry_after });
         }
         Ok(service::read(response, self.max_response_bytes).await?)

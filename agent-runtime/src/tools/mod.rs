@@ -12,8 +12,5 @@ pub use arguments::ArgumentError;
 pub use http::{HttpToolError, PrepareHttpToolError};
 pub use mcp::{ListingError, McpError, RpcError};
 pub use registry::{Catalog, PrepareToolError, Registry, Replay, Request, Sources, ToolError};
-pub use service::{
-    AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
-};
-pub(crate) use service::{Clients, Guard, forbidden, read_headers, retry_after};
+pub use service::{PrepareServiceError, ServiceError};
 pub use shown::{ShownTool, ToolInput};

@@ -10,13 +10,13 @@ use slipway_runtime_config::{McpServer, Schema, Tool, ToolKind};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::trace_context::TraceContext;
+use crate::{outbound::Lookup, trace_context::TraceContext};
 
 use super::{
     calculator::{self, CalculatorError},
     http::{HttpTool, HttpToolError, PrepareHttpToolError},
     mcp::{Listing, McpError, Remote, Server},
-    service::{Lookup, PrepareServiceError},
+    service::PrepareServiceError,
     shown::ShownTool,
 };
 

@@ -3,42 +3,21 @@
 //! A call goes to the host of the configuration, to addresses that were checked, with headers of a mounted Secret. It
 //! has a place among those under way, a limit on its time, and where that does no harm it is repeated.
 
-mod addresses;
 mod breaker;
-mod clients;
 mod gate;
-mod mounted;
-pub(crate) mod retry_after;
 
 use std::time::Duration;
 
-use reqwest::{
-    Client, RequestBuilder, Response,
-    header::{HeaderMap, HeaderName, HeaderValue},
-};
+use reqwest::{Client, RequestBuilder, Response, header::HeaderMap};
 use slipway_runtime_config::{AllowedNetworks, CircuitBreaker, NetworkError};
 use tokio::time::Instant;
 
-pub(super) use self::breaker::Health;
-pub use self::{
-    addresses::{ForbiddenHost, Lookup},
-    clients::AuthoritiesError,
-    mounted::ReadMountedError,
-};
-pub(crate) use self::{
-    addresses::{Guard, forbidden},
-    clients::Clients,
-};
-use self::{
-    gate::{Closed, Gate},
-    mounted::File,
+use crate::outbound::{
+    AuthoritiesError, Clients, ForbiddenHost, Guard, HeadersError, Lookup, forbidden, pause, read_headers,
 };
 
-/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a
-/// model call.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause before any attempt.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+pub(super) use self::breaker::Health;
+use self::gate::{Closed, Gate};
 
 /// Why a service could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -161,24 +140,10 @@ pub(super) fn is_transient_status(status: u16) -> bool {
     matches!(status, 429 | 502..=504)
 }
 
-/// Why the directory of headers cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum HeadersError {
-    /// The directory or a file in it cannot be read.
-    #[error("the mounted headers cannot be read")]
-    Read(#[source] ReadMountedError),
-    /// A file's name or content is not a header.
-    #[error(
-        "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
-    )]
-    Invalid {
-        /// The file.
-        path: String,
-    },
-}
-
 /// What the configuration says of a service.
 pub(super) struct Settings<'a> {
+    /// The socket that it is at, if it is in the pod.
+    pub(super) socket: Option<&'a str>,
     pub(super) headers_from: Option<&'a str>,
     pub(super) authorities_from: Option<&'a str>,
     pub(super) allowed_networks: &'a [String],
@@ -200,6 +165,7 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new(settings: Settings<'_>) -> Result<Self, PrepareServiceError> {
         let Settings {
+            socket,
             headers_from,
             authorities_from,
             allowed_networks,
@@ -209,9 +175,12 @@ impl Service {
             lookup,
         } = settings;
         let allowed = AllowedNetworks::parse(allowed_networks).map_err(PrepareServiceError::Networks)?;
-        let guard = Guard::new(lookup.clone(), allowed);
+        let clients = match socket {
+            Some(socket) => Clients::at(socket),
+            None => Clients::new(authorities_from, Some(Guard::new(lookup.clone(), allowed))),
+        };
         Ok(Self {
-            clients: Clients::new(authorities_from, Some(guard)).map_err(PrepareServiceError::Client)?,
+            clients: clients.map_err(PrepareServiceError::Client)?,
             headers_from: headers_from.map(str::to_owned),
             timeout_milliseconds,
             gate: Gate::new(max_in_flight, circuit_breaker),
@@ -312,45 +281,4 @@ pub(super) async fn read(mut response: Response, limit: u64) -> Result<Vec<u8>, 
 /// What a broken connection is for the model.
 pub(super) fn broken(error: reqwest::Error) -> ServiceError {
     forbidden(&error).map_or(ServiceError::Connect(error), ServiceError::Forbidden)
-}
-
-/// The pause after so many attempts: it doubles, and up to half of it is left to the dice, so that calls that failed
-/// together do not come back together.
-pub(super) fn pause(attempts: u32, dice: u64) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempts)).min(LONGEST_PAUSE);
-    let half = u64::try_from(longest.as_micros() / 2).unwrap_or(u64::MAX);
-    Duration::from_micros(half + dice % (half + 1))
-}
-
-/// Reads a mounted Secret: one header per file.
-pub(crate) async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
-    let header = |File { name, path, text }: File| {
-        let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(text.trim_end()).ok());
-        let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;
-        value.set_sensitive(true);
-        Ok((name, value))
-    };
-    mounted::files(directory).await.map_err(HeadersError::Read)?.into_iter().map(header).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn pauses_double_up_to_a_bound_and_differ_by_half(attempts in 1..40_u32, dice: u64) {
-            let (shortest, longest) = (pause(attempts, 0), 2 * pause(attempts, 0));
-            let pause = pause(attempts, dice);
-            prop_assert!(shortest <= pause && pause <= longest && longest <= LONGEST_PAUSE, "{pause:?}");
-        }
-    }
-
-    #[test]
-    fn a_first_pause_is_short() {
-        assert_eq!([1, 2, 9].map(|attempts| pause(attempts, 0).as_millis()), [100, 200, 1_000]);
-    }
 }

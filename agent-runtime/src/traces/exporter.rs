@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     failure::with_causes,
-    telemetry::{DropReason, SpanMetrics},
-    tools::{
+    outbound::{
         AuthoritiesError, Clients, ForbiddenHost, Guard, HeadersError, Lookup, forbidden, read_headers, retry_after,
     },
+    telemetry::{DropReason, SpanMetrics},
 };
 
 use super::{

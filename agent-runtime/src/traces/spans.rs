@@ -144,21 +144,24 @@ struct ToolCall {
 impl Subject {
     /// What a configuration says of all runs. Their prompts are chats where a chat template writes them.
     pub fn of(config: &RuntimeConfig, writes_chats: bool) -> Self {
-        let Engine { endpoint, model_name, tokenizer: _, dialect } = &config.engine;
-        let authority = endpoint.trim_start_matches("http://").trim_end_matches('/');
-        // The configuration has refused an endpoint without a port.
-        let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
+        let Engine { endpoint, model_name, tokenizer: _, dialect, upstream: _ } = &config.engine;
+        let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+        let authority = rest.split('/').next().unwrap_or_default();
+        let usual = if scheme == "https" { 443 } else { 80 };
+        let with_port = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let (host, port) = with_port.unwrap_or((authority, usual));
         Self {
             agent: config.agent_name.clone(),
             revision: config.revision.clone(),
             provider: match dialect {
                 TextDialect::OpenAi => "vllm",
                 TextDialect::SgLang => "sglang",
+                TextDialect::Completions | TextDialect::Chat => "openai",
                 TextDialect::Text | TextDialect::Ensemble | TextDialect::Vllm | TextDialect::LlmApi => "triton",
             },
             operation: if writes_chats { "chat" } else { "text_completion" },
             model: model_name.clone(),
-            server: (host.to_owned(), port.parse().unwrap_or(0)),
+            server: (host.to_owned(), port),
         }
     }
 }

@@ -180,6 +180,8 @@ async fn an_empty_answer_may_be_sent_back() {
     "messages: has a tool message at index 0 whose tool_call_id \"c\" names no open call before it")]
 #[case::arguments(json!({ "messages": [{ "role": "assistant", "tool_calls": [{ "id": "c", "function": { "name": "a", "arguments": "[" } }] }] }), 400,
     "messages[0].tool_calls[0].function.arguments: is not an object of JSON")]
+#[case::kind_of_call(json!({ "messages": [{ "role": "assistant", "tool_calls": [{ "id": "c", "type": "custom", "function": { "name": "a" } }] }] }), 400,
+    "messages[0].tool_calls[0].type: is \"custom\"; calls of tools are of type \"function\"")]
 #[case::role(json!({ "messages": [{ "role": "bot", "content": "a" }] }), 400,
     "messages[0].role: \"bot\" is not a role; use \"system\", \"user\", \"assistant\" or \"tool\"")]
 #[case::content(json!({ "messages": [{ "role": "user" }] }), 400,

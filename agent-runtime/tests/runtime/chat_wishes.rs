@@ -235,6 +235,8 @@ async fn thoughts_are_told_apart_and_counted() {
     "tools[0].function.name: \"a b\" is not a name; use 1 to 64 letters, digits, '_', '-' and '.'")]
 #[case::kind(json!([{ "type": "web_search" }]),
     "tools[0].type: is \"web_search\"; tools that a client brings are of type \"function\"")]
+#[case::no_kind(json!([{ "type": null, "function": { "name": "a" } }]),
+    "tools[0].type: is missing; tools that a client brings are of type \"function\"")]
 #[case::nothing(json!([{ "type": "function" }]), "tools[0].function: is missing; give the tool's name and parameters")]
 #[case::schema(json!([{ "type": "function", "function": { "name": "a", "parameters": 5 } }]),
     "tools[0].function.parameters: is not an object; write the JSON Schema of the tool's arguments")]

@@ -33,3 +33,4 @@ mod tools;
 mod traces;
 mod transcripts;
 mod triton;
+mod upstreams;

@@ -1,6 +1,7 @@
 //! Tools of MCP servers, against a server of either revision.
 
 mod server;
+mod stdio;
 
 use std::{fs, sync::Arc};
 
@@ -10,7 +11,8 @@ use rstest::rstest;
 use serde_json::json;
 use slipway_agent_runtime::{
     app::Listeners,
-    tools::{Lookup, Registry, Request, Sources},
+    outbound::Lookup,
+    tools::{Registry, Request, Sources},
 };
 use slipway_runtime_config::{McpServer, Tool, ToolKind};
 use tokio::{

@@ -15,7 +15,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, EngineFault, FinishReason, Generation, Guide, OpenAi, OwnServer, Piece, TokenLogprob,
+    Backend, BackendError, EngineFault, FinishReason, Generation, Guide, OpenAi, OpenAiServer, Piece, TokenLogprob,
 };
 use tokio::{net::TcpListener, sync::watch};
 
@@ -107,10 +107,10 @@ async fn tokenize(Json(asked): Json<Value>) -> Json<Value> {
 }
 
 async fn start(server: StandIn) -> OpenAi {
-    start_as(OwnServer::Vllm, server).await
+    start_as(OpenAiServer::Vllm, server).await
 }
 
-async fn start_as(of: OwnServer, server: StandIn) -> OpenAi {
+async fn start_as(of: OpenAiServer, server: StandIn) -> OpenAi {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
     let health = |State(server): State<Arc<StandIn>>| async move { server.health };
@@ -121,10 +121,10 @@ async fn start_as(of: OwnServer, server: StandIn) -> OpenAi {
 }
 
 async fn generate(server: StandIn) -> Result<Vec<Piece>, BackendError> {
-    generate_as(OwnServer::Vllm, server).await
+    generate_as(OpenAiServer::Vllm, server).await
 }
 
-async fn generate_as(of: OwnServer, server: StandIn) -> Result<Vec<Piece>, BackendError> {
+async fn generate_as(of: OpenAiServer, server: StandIn) -> Result<Vec<Piece>, BackendError> {
     let generation = Generation {
         id: "run-1".into(),
         prompt: "Question: é?\n".into(),
@@ -210,7 +210,7 @@ async fn pieces_arrive_with_all_tokens_so_far_and_the_last_once_all_are_counted(
 async fn sglang_is_asked_to_leave_stop_words_in_the_text() {
     let server = StandIn::new(Behavior::Sends(vec![chunk("5", 1, Some("length")), event("[DONE]")]));
     let seen = server.seen.subscribe();
-    generate_as(OwnServer::SgLang, server).await.expect("the generation succeeds");
+    generate_as(OpenAiServer::SgLang, server).await.expect("the generation succeeds");
     let (_, body) = &seen.borrow().requests[0];
     assert_eq!((&body["stop"], &body["no_stop_trim"]), (&json!(["\n\n"]), &json!(true)));
 }
@@ -227,7 +227,7 @@ async fn sglang_is_asked_to_leave_stop_words_in_the_text() {
 )]
 #[tokio::test]
 async fn text_of_sglang_is_cut_at_a_stop_word(#[case] events: Vec<Vec<u8>>, #[case] pieces: Vec<Piece>) {
-    let found = generate_as(OwnServer::SgLang, StandIn::new(Behavior::Sends(events))).await;
+    let found = generate_as(OpenAiServer::SgLang, StandIn::new(Behavior::Sends(events))).await;
     assert_eq!(found.expect("the generation succeeds"), pieces);
 }
 
@@ -340,7 +340,7 @@ async fn a_prompt_beyond_the_context_is_the_clients_fault() {
 }
 
 /// Asks a server with a format and probabilities, and gives the request and the outcome.
-async fn ask_with_wishes(of: OwnServer, behavior: Behavior) -> (Value, Result<Vec<Piece>, BackendError>) {
+async fn ask_with_wishes(of: OpenAiServer, behavior: Behavior) -> (Value, Result<Vec<Piece>, BackendError>) {
     let server = StandIn::new(behavior);
     let seen = server.seen.subscribe();
     let generation = Generation {
@@ -365,7 +365,7 @@ async fn formats_and_probabilities_are_asked_for_in_the_servers_words() {
         }],
         "usage": { "prompt_tokens": 4, "completion_tokens": 1, "prompt_tokens_details": { "cached_tokens": 3 } },
     });
-    let (body, pieces) = ask_with_wishes(OwnServer::Vllm, Behavior::Sends(vec![event(likely)])).await;
+    let (body, pieces) = ask_with_wishes(OpenAiServer::Vllm, Behavior::Sends(vec![event(likely)])).await;
     let named = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": { "type": "object" } } });
     assert_eq!((&body["response_format"], &body["logprobs"]), (&named, &json!(2)));
     let number = |value: Value| value.as_number().expect("a number").clone();
@@ -374,7 +374,7 @@ async fn formats_and_probabilities_are_asked_for_in_the_servers_words() {
     let piece = Piece { cached_tokens: Some(3), logprobs: vec![token], ..counted("{}", 1, Some(FinishReason::Stop)) };
     assert_eq!(pieces.expect("the generation succeeds"), [piece]);
     let sent = vec![chunk("{}", 1, Some("stop")), event("[DONE]")];
-    let (body, _) = ask_with_wishes(OwnServer::SgLang, Behavior::Sends(sent)).await;
+    let (body, _) = ask_with_wishes(OpenAiServer::SgLang, Behavior::Sends(sent)).await;
     assert_eq!(body["json_schema"], json!("{\"type\":\"object\"}"));
 }
 
@@ -400,9 +400,10 @@ async fn tokens_are_asked_with_and_given_in_the_servers_words() {
 #[tokio::test]
 async fn a_wish_that_the_server_refuses_is_the_clients_fault() {
     let text = r#"{"error": {"message": "The schema has no grammar.", "code": 400}}"#;
-    let (_, refused) = ask_with_wishes(OwnServer::Vllm, Behavior::Refuses(StatusCode::BAD_REQUEST, text)).await;
+    let (_, refused) = ask_with_wishes(OpenAiServer::Vllm, Behavior::Refuses(StatusCode::BAD_REQUEST, text)).await;
     assert_eq!(refused.expect_err("it is refused").fault(), EngineFault::Wish);
-    let (_, died) = ask_with_wishes(OwnServer::Vllm, Behavior::Refuses(StatusCode::INTERNAL_SERVER_ERROR, text)).await;
+    let (_, died) =
+        ask_with_wishes(OpenAiServer::Vllm, Behavior::Refuses(StatusCode::INTERNAL_SERVER_ERROR, text)).await;
     assert_eq!(died.expect_err("it is refused").fault(), EngineFault::Engine);
 }
 
@@ -413,7 +414,7 @@ async fn readiness_is_the_servers_health() {
     let sick = StandIn { health: StatusCode::SERVICE_UNAVAILABLE, ..server };
     let error = start(sick).await.ready().await.expect_err("it is not ready");
     assert_eq!((error.to_string().as_str(), error.is_unavailable()), ("vLLM's server is not ready", true));
-    let nobody = OpenAi::new(OwnServer::Vllm, "http://127.0.0.1:9", "agent").expect("a URL");
+    let nobody = OpenAi::new(OpenAiServer::Vllm, "http://127.0.0.1:9", "agent").expect("a URL");
     let error = nobody.ready().await.expect_err("nobody is there");
     assert_eq!(
         (error.to_string().as_str(), error.kind()),
@@ -423,6 +424,6 @@ async fn readiness_is_the_servers_health() {
 
 #[test]
 fn an_address_that_is_none_names_the_field() {
-    let error = OpenAi::new(OwnServer::Vllm, "vllm", "agent").err().expect("no URL");
+    let error = OpenAi::new(OpenAiServer::Vllm, "vllm", "agent").err().expect("no URL");
     assert_eq!(error.to_string(), "triton.endpoint: \"vllm\" is not an address; write it as http://127.0.0.1:8000");
 }

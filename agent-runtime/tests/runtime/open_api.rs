@@ -128,6 +128,9 @@ async fn a_request_that_the_document_forbids_is_refused() {
     let api = sidecar([]).app.api();
     let of = |name: &str| schema(&document, &json!({ "$ref": format!("#/components/schemas/{name}") }));
     let user = json!([{ "role": "user", "content": "?" }]);
+    let f = json!({ "name": "f" });
+    let call = json!({ "id": "a", "type": "custom", "function": { "name": "f", "arguments": "{}" } });
+    let of_custom = json!({ "role": "assistant", "tool_calls": [call] });
     for (path, name, body) in [
         ("/v1/chat/completions", "ChatRequest", json!({ "messages": [] })),
         ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "n": 2 })),
@@ -140,7 +143,28 @@ async fn a_request_that_the_document_forbids_is_refused() {
         ("/v1/responses", "ResponseRequest", json!({ "input": "?", "truncation": "auto" })),
         ("/v1/responses", "ResponseRequest", json!({ "input": "?", "store": "yes" })),
         ("/v1/runs", "RunRequest", json!({ "input": "?", "maxTokens": 0 })),
-        ("/v1/feedback", "Feedback", json!({ "run": "run-a", "score": 2 })),
+        ("/v1/feedback", "Feedback", json!({ "run": "run-a-0-0", "score": 2 })),
+        ("/v1/feedback", "Feedback", json!({ "run": "run-a-0-0", "score": 1, "success": true })),
+        ("/v1/chat/completions", "ChatRequest", json!({ "messages": [{ "role": "tool", "content": "7" }] })),
+        (
+            "/v1/chat/completions",
+            "ChatRequest",
+            json!({ "messages": user, "tools": [{ "type": null, "function": f }] }),
+        ),
+        ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "tools": [{ "function": f }] })),
+        (
+            "/v1/chat/completions",
+            "ChatRequest",
+            json!({ "messages": [of_custom, { "role": "tool", "content": "7",
+            "tool_call_id": "a" }] }),
+        ),
+        ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "top_logprobs": 2 })),
+        ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "stop": "" })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": "?", "tools": [{ "type": null, "name": "f" }] })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": [{ "type": "reasoning", "summary": [{}] }] })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": [{ "type": "function_call", "name": "f" }] })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": [{ "role": "user", "content": [{ "type": "text" }] }] })),
+        ("/v1/runs", "RunRequest", json!({ "input": "?", "messages": user })),
     ] {
         assert!(of(name).check_value(&body).is_err(), "the document allows {body}");
         assert_eq!(post(&api, path, body.clone()).await.status, StatusCode::BAD_REQUEST, "{body}");

@@ -21,7 +21,10 @@ use axum::{
 use futures::future::join_all;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_agent_runtime::tools::{Lookup, Registry, Request, Sources};
+use slipway_agent_runtime::{
+    outbound::Lookup,
+    tools::{Registry, Request, Sources},
+};
 use slipway_runtime_config::{CircuitBreaker, HttpTool, ResultPick, Tool, ToolKind};
 use tokio::time::Instant;
 

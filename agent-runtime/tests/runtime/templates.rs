@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use slipway_agent_runtime::{
     api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
-    backend::{OpenAi, OwnServer},
+    backend::{OpenAi, OpenAiServer},
     clock::Clock,
 };
 use slipway_runtime_config::{
@@ -87,7 +87,7 @@ async fn complete(State(server): State<Arc<StandIn>>, Json(request): Json<Value>
 }
 
 /// Asks an agent of two tools, and returns the answer and what its engine was asked.
-async fn ask(of: OwnServer, template: &str, replies: &[&str]) -> (Answer, Vec<Value>) {
+async fn ask(of: OpenAiServer, template: &str, replies: &[&str]) -> (Answer, Vec<Value>) {
     let folder = checkpoint(template);
     let server = Arc::new(StandIn::default());
     server.replies.lock().expect("nobody else has it").extend(replies.iter().map(|reply| (*reply).to_owned()));
@@ -130,7 +130,7 @@ async fn a_model_of_qwen3_sees_its_tools_thoughts_and_results_as_transformers_wr
         <tool_call>\n{\"name\": \"calc\", \"arguments\": {\"expression\": \"17*23\"}}\n</tool_call>\n\
         <tool_call>\n{\"name\": \"calc\", \"arguments\": {\"expression\": \"2+2\"}}\n</tool_call>";
     let last = "<think>\n\n</think>\n\n391 and 4.\n\n| a | b |\n|---|---|\n";
-    let (answer, requests) = ask(OwnServer::Vllm, QWEN3, &[calls, last]).await;
+    let (answer, requests) = ask(OpenAiServer::Vllm, QWEN3, &[calls, last]).await;
     let recorded: Value = serde_json::from_str(RECORDED).expect("it is JSON");
     assert_eq!(requests, [request(&recorded["qwen3"][0]), request(&recorded["qwen3"][1])]);
     let said = "Let me see.\n\n391 and 4.\n\n| a | b |\n|---|---|";
@@ -141,7 +141,7 @@ async fn a_model_of_qwen3_sees_its_tools_thoughts_and_results_as_transformers_wr
 async fn a_model_of_llama_makes_its_calls_one_after_the_other() {
     let calls = "{\"name\": \"calc\", \"parameters\": {\"expression\": \"17*23\"}}; \
         {\"name\": \"calc\", \"parameters\": {\"expression\": \"2+2\"}}";
-    let (answer, requests) = ask(OwnServer::Vllm, LLAMA31, &[calls, "391 and 4."]).await;
+    let (answer, requests) = ask(OpenAiServer::Vllm, LLAMA31, &[calls, "391 and 4."]).await;
     let recorded: Value = serde_json::from_str(RECORDED).expect("it is JSON");
     assert_eq!(requests, [request(&recorded["llama31"][0]), request(&recorded["llama31"][1])]);
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "391 and 4.");
@@ -149,7 +149,7 @@ async fn a_model_of_llama_makes_its_calls_one_after_the_other() {
 
 #[tokio::test]
 async fn a_server_that_begins_every_prompt_itself_gets_no_second_beginning() {
-    let (_, requests) = ask(OwnServer::SgLang, LLAMA31, &["391 and 4."]).await;
+    let (_, requests) = ask(OpenAiServer::SgLang, LLAMA31, &["391 and 4."]).await;
     let recorded: Value = serde_json::from_str(RECORDED).expect("it is JSON");
     let whole = recorded["llama31"][0].as_str().expect("a text");
     assert_eq!(requests[0]["prompt"].as_str(), whole.strip_prefix("<|begin_of_text|>"));
@@ -298,7 +298,8 @@ fn a_broken_template_is_told_at_the_start(#[case] template: &str, #[case] expect
     let mut config = RuntimeConfig::new("support", "support-1", "http://127.0.0.1:8001");
     use_template(&mut config, &folder);
     let (clock, _time) = Clock::manual(START);
-    let backend = Arc::new(OpenAi::new(OwnServer::Vllm, "http://127.0.0.1:1", "agent").expect("the endpoint is a URL"));
+    let backend =
+        Arc::new(OpenAi::new(OpenAiServer::Vllm, "http://127.0.0.1:1", "agent").expect("the endpoint is a URL"));
     let parts = Parts { config, pod: "x".into(), backend, clock, seal: Seal::new(|number| number) };
     let error = App::new(parts).err().expect("the template is broken");
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use slipway_agent_runtime::{
     api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
-    backend::{Backend, OpenAi, OwnServer, tokens::Tokenizer},
+    backend::{Backend, OpenAi, OpenAiServer, tokens::Tokenizer},
     clock::Clock,
 };
 use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig, TextDialect, Tool, ToolKind};
@@ -106,7 +106,7 @@ async fn agent(
     use_template(&mut config, &folder);
     change(&mut config);
     config.validate().expect("the test's configuration is valid");
-    let backend = Arc::new(OpenAi::new(OwnServer::Vllm, &endpoint, "agent").expect("the endpoint is a URL"));
+    let backend = Arc::new(OpenAi::new(OpenAiServer::Vllm, &endpoint, "agent").expect("the endpoint is a URL"));
     backend.ready().await.expect("the server is ready");
     let (clock, _time) = Clock::manual(START);
     let app = App::new(Parts { config, pod: "support-1-x".into(), backend, clock, seal: Seal::new(|number| number) });

@@ -9,9 +9,8 @@ use rstest::rstest;
 use slipway_agent_runtime::backend::{
     Backend, BackendError, Entry, FinishReason, Generation, Piece, Triton,
     inference::{
-        DataType, InferTensorContents, ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelInferRequest,
-        ModelInferResponse, ModelInput, ModelOutput, ModelReadyRequest, ModelReadyResponse, ModelStreamInferResponse,
-        ModelTransactionPolicy, ServerReadyRequest, ServerReadyResponse,
+        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse,
+        ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
         grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer},
         model_infer_request::InferInputTensor,
         model_infer_response::InferOutputTensor,
@@ -43,8 +42,6 @@ pub struct StandIn {
     behavior: Behavior,
     is_server_ready: bool,
     model_ready: Result<bool, Status>,
-    /// What its model declares; nothing where it knows no such question.
-    pub config: Option<ModelConfig>,
     pub seen: watch::Sender<Seen>,
 }
 
@@ -53,7 +50,6 @@ pub struct Seen {
     pub requests: Vec<ModelInferRequest>,
     pub cancelled: usize,
     pub ended: usize,
-    pub compared: usize,
 }
 
 #[tonic::async_trait]
@@ -65,12 +61,6 @@ impl GrpcInferenceService for StandIn {
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
         assert_eq!(request.into_inner(), ModelReadyRequest { name: "agent".into(), version: String::new() });
         self.model_ready.clone().map(|ready| Response::new(ModelReadyResponse { ready }))
-    }
-
-    async fn model_config(&self, _: Request<ModelConfigRequest>) -> Result<Response<ModelConfigResponse>, Status> {
-        let config = self.config.clone().ok_or_else(|| Status::unimplemented("no such extension"))?;
-        self.seen.send_modify(|seen| seen.compared += 1);
-        Ok(Response::new(ModelConfigResponse { config: Some(config) }))
     }
 
     type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
@@ -107,34 +97,7 @@ impl GrpcInferenceService for StandIn {
 }
 
 pub fn stand_in(behavior: Behavior) -> StandIn {
-    StandIn {
-        behavior,
-        is_server_ready: true,
-        model_ready: Ok(true),
-        config: Some(declared()),
-        seen: watch::Sender::default(),
-    }
-}
-
-fn input(name: &str, data_type: DataType, optional: bool) -> ModelInput {
-    ModelInput { name: name.into(), data_type: data_type.into(), optional }
-}
-
-/// What a model declares that takes and gives text.
-fn declared() -> ModelConfig {
-    ModelConfig {
-        input: vec![
-            input("text_input", DataType::TypeString, false),
-            input("max_tokens", DataType::TypeInt32, false),
-            input("stop_words", DataType::TypeString, true),
-            input("stream", DataType::TypeBool, true),
-            input("seed", DataType::TypeUint64, true),
-        ],
-        output: ["text_output", "output_tokens", "finish_reason", "cum_log_probs"]
-            .map(|name| ModelOutput { name: name.into(), data_type: DataType::TypeString.into() })
-            .into(),
-        model_transaction_policy: Some(ModelTransactionPolicy { decoupled: true }),
-    }
+    StandIn { behavior, is_server_ready: true, model_ready: Ok(true), seen: watch::Sender::default() }
 }
 
 async fn serve(server: StandIn) -> Triton {
@@ -323,65 +286,6 @@ async fn readiness_is_the_servers_and_the_models(
 #[tokio::test]
 async fn a_ready_engine_is_ready() {
     assert!(serve(stand_in(Behavior::Sends(Vec::new()))).await.ready().await.is_ok());
-}
-
-#[tokio::test]
-async fn a_model_is_compared_once_with_what_is_sent_to_it() {
-    let server = stand_in(Behavior::Sends(Vec::new()));
-    let seen = server.seen.subscribe();
-    let backend = serve(server).await;
-    assert_eq!([backend.ready().await.is_ok(), backend.ready().await.is_ok()], [true, true]);
-    assert_eq!(seen.borrow().compared, 1);
-    // A server of the protocol that is no Triton.
-    let other = StandIn { config: None, ..stand_in(Behavior::Sends(Vec::new())) };
-    assert!(serve(other).await.ready().await.is_ok());
-}
-
-/// Changes what a model declares.
-type Change = fn(&mut ModelConfig);
-
-#[rstest]
-#[case::no_input(|config: &mut ModelConfig| drop(config.input.remove(2)), "it has no input \"stop_words\" of type BYTES")]
-#[case::another_type(
-    |config: &mut ModelConfig| config.input[1].data_type = DataType::TypeInt64.into(),
-    "its input \"max_tokens\" has type INT64, and INT32 is sent"
-)]
-#[case::unsent(
-    |config: &mut ModelConfig| config.input[4].optional = false,
-    "its input \"seed\" is not optional, and nothing is sent for it"
-)]
-#[case::no_outputs(
-    |config: &mut ModelConfig| config.output.truncate(1),
-    "it has no output \"output_tokens\"; it has no output \"finish_reason\""
-)]
-#[tokio::test]
-async fn a_model_that_takes_or_gives_something_else_is_not_ready(#[case] change: Change, #[case] problem: &str) {
-    let mut config = declared();
-    change(&mut config);
-    let server = StandIn { config: Some(config), ..stand_in(Behavior::Sends(Vec::new())) };
-    let error = serve(server).await.ready().await.expect_err("the model is another");
-    let expected = format!(
-        "Triton's model \"agent\" cannot be used: {problem}; correct its config.pbtxt or its backend's version"
-    );
-    assert_eq!((error.kind(), error.to_string()), ("unfit", expected));
-}
-
-#[tokio::test]
-async fn an_entry_that_streams_needs_a_decoupled_model() {
-    let strings = |names: &[&str]| names.iter().map(|name| input(name, DataType::TypeString, true)).collect::<Vec<_>>();
-    let switches = ["stream", "exclude_input_in_output", "return_finish_reason", "return_num_output_tokens"];
-    let switches = switches.map(|name| input(name, DataType::TypeBool, true));
-    let output = |name: &str| ModelOutput { name: name.into(), data_type: DataType::TypeString.into() };
-    let config = ModelConfig {
-        input: [strings(&["text_input", "sampling_parameters"]), switches.into()].concat(),
-        output: ["text_output", "finish_reason", "num_output_tokens"].map(output).into(),
-        model_transaction_policy: None,
-    };
-    let server = StandIn { config: Some(config), ..stand_in(Behavior::Sends(Vec::new())) };
-    let endpoint = start(server).await;
-    let backend = Triton::new(&endpoint, "agent", Entry::Vllm).expect("the endpoint is a URI");
-    let error = backend.ready().await.expect_err("the model cannot stream").to_string();
-    assert!(error.contains("used: its model_transaction_policy is not decoupled, so that it cannot stream"), "{error}");
 }
 
 #[tokio::test]

@@ -118,6 +118,10 @@ pub enum TextDialect {
     OpenAi,
     /// The same, as SGLang's server reads it.
     SgLang,
+    /// The same, for a server of any make: what OpenAI's completions have, and nothing else.
+    Completions,
+    /// Messages and tools, as OpenAI's chat completions have them.
+    Chat,
 }
 
 /// How [`ServedBy`] is written.
@@ -306,7 +310,7 @@ impl TextDialect {
     /// Whether requests may say how tokens are chosen. Other engines take the likeliest token.
     pub const fn takes_sampling(self) -> bool {
         match self {
-            Self::Vllm | Self::OpenAi | Self::SgLang => true,
+            Self::Vllm | Self::OpenAi | Self::SgLang | Self::Completions | Self::Chat => true,
             Self::Text | Self::Ensemble | Self::LlmApi => false,
         }
     }
@@ -315,7 +319,7 @@ impl TextDialect {
     pub const fn takes_formats(self) -> bool {
         match self {
             Self::OpenAi | Self::SgLang => true,
-            Self::Vllm | Self::Text | Self::Ensemble | Self::LlmApi => false,
+            Self::Vllm | Self::Text | Self::Ensemble | Self::LlmApi | Self::Completions | Self::Chat => false,
         }
     }
 }

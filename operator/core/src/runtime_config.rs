@@ -32,6 +32,10 @@ pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
 pub const TRACING_AUTHORITIES_FOLDER: &str = "/etc/slipway/tracing-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
+/// Folder with the sockets of the bridges to servers of the pod's own, one folder a server.
+const BRIDGES_FOLDER: &str = "/slipway/mcp";
+/// How such a server is asked for at its socket.
+const BRIDGE_URL: &str = "http://localhost/mcp";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
@@ -270,12 +274,24 @@ fn circuit_breaker(breaker: &ApiBreaker) -> CircuitBreaker {
 }
 
 fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
-    agent.tools.iter().filter_map(|tool| Some(mcp_server(tool, tool.mcp.as_ref()?))).collect()
+    let tools = agent.tools.iter().enumerate();
+    tools.filter_map(|(place, tool)| Some(mcp_server(place, tool, tool.mcp.as_ref()?))).collect()
 }
 
-fn mcp_server(tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
+/// Folder of the bridge to a server of the pod's own, by the place of its entry among the tools.
+pub fn bridge_folder(place: usize) -> String {
+    format!("{BRIDGES_FOLDER}/{place}")
+}
+
+/// The socket that it listens at.
+pub fn bridge_socket(place: usize) -> String {
+    format!("{}/socket", bridge_folder(place))
+}
+
+fn mcp_server(place: usize, tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
     let ApiMcpServer {
         url,
+        stdio,
         prefix,
         tools,
         headers_from,
@@ -284,7 +300,8 @@ fn mcp_server(tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
         trust_annotations,
         retries,
     } = api;
-    let mut server = McpServer::new(&tool.name, url);
+    let mut server = McpServer::new(&tool.name, url.as_deref().unwrap_or(BRIDGE_URL));
+    server.socket = stdio.as_ref().map(|_| bridge_socket(place));
     if let Some(prefix) = prefix {
         server.prefix.clone_from(prefix);
     }

@@ -1,11 +1,11 @@
 //! `install`: copies this binary into a volume, so that a vendor's image can run it.
 
 use std::{
-    fs, io,
-    os::unix::fs::PermissionsExt,
+    io,
     path::{Path, PathBuf},
 };
 
+use slipway_agent_runtime::install;
 use slipway_worker_contract::{FailureClass, paths};
 
 use crate::failure::Classify;
@@ -30,25 +30,18 @@ impl Classify for InstallError {
 /// # Errors
 /// [`InstallError`] names the path.
 pub fn run(folder: &Path) -> Result<PathBuf, InstallError> {
-    copy(Path::new("/proc/self/exe"), folder)
+    copy(Path::new(install::SELF), folder)
 }
 
 fn copy(binary: &Path, folder: &Path) -> Result<PathBuf, InstallError> {
-    let target = folder.join(paths::WORKER_BINARY);
-    let partial = folder.join(format!(".{}", paths::WORKER_BINARY));
-    let install = || {
-        fs::create_dir_all(folder)?;
-        fs::copy(binary, &partial)?;
-        fs::set_permissions(&partial, fs::Permissions::from_mode(0o755))?;
-        // A rename, because a running binary cannot be overwritten.
-        fs::rename(&partial, &target)
-    };
-    install().map_err(|source| InstallError { path: target.clone(), source })?;
-    Ok(target)
+    let name = paths::WORKER_BINARY;
+    install::copy(binary, folder, name).map_err(|source| InstallError { path: folder.join(name), source })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]

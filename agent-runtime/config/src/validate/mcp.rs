@@ -7,6 +7,8 @@ use super::{
 };
 
 const MAX_SERVERS: usize = 32;
+/// Most bytes of a socket's path that the system takes.
+const MAX_SOCKET_BYTES: usize = 107;
 /// Tools of one server that can be named.
 const MAX_NAMED_TOOLS: usize = 128;
 
@@ -31,6 +33,7 @@ fn validate_server(check: &mut Check, field: &str, server: &McpServer) {
     let McpServer {
         name,
         url,
+        socket,
         prefix,
         tools,
         headers_from,
@@ -48,6 +51,15 @@ fn validate_server(check: &mut Check, field: &str, server: &McpServer) {
         Ok(template) => check.that(template.placeholders().next().is_none(), &format!("{field}.url"), || {
             "has a placeholder; the endpoint of a server takes none".into()
         }),
+    }
+    if let Some(socket) = socket {
+        let is_path = socket.starts_with('/') && socket.len() <= MAX_SOCKET_BYTES;
+        check.that(is_path, &format!("{field}.socket"), || {
+            format!("{socket:?} is not an absolute path of at most {MAX_SOCKET_BYTES} bytes; name the server's socket")
+        });
+        check.that(authorities_from.is_none() && allowed_networks.is_empty(), &format!("{field}.socket"), || {
+            "leads to no network; leave authoritiesFrom and allowedNetworks out".into()
+        });
     }
     check.that(prefix.is_empty() || is_identifier(prefix), &format!("{field}.prefix"), || not_an_identifier(prefix));
     check.that(tools.len() <= MAX_NAMED_TOOLS, &format!("{field}.tools"), || {

@@ -90,6 +90,8 @@ impl ChatMessage {
 #[derive(Debug, Deserialize)]
 struct CallBody {
     id: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
     function: CalledFunction,
 }
 
@@ -259,7 +261,11 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
 }
 
 fn read_calls(i: usize, calls: Vec<CallBody>) -> Result<Vec<ClientCall>, ApiError> {
-    let read = |(j, CallBody { id, function: CalledFunction { name, arguments } }): (usize, CallBody)| {
+    let read = |(j, CallBody { id, kind, function: CalledFunction { name, arguments } }): (usize, CallBody)| {
+        if let Some(kind) = kind.filter(|kind| kind != "function") {
+            let problem = format!("is {kind:?}; calls of tools are of type \"function\"");
+            return Err(ApiError::invalid(&format!("messages[{i}].tool_calls[{j}].type"), problem));
+        }
         let arguments = read_arguments(&format!("messages[{i}].tool_calls[{j}].function.arguments"), arguments)?;
         Ok(ClientCall { id, name, arguments })
     };

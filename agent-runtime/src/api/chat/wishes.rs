@@ -98,7 +98,12 @@ impl WishFields {
     /// 400 that names the field and what to do.
     pub(in crate::api) fn read_as(self, names: &FieldNames, abilities: &Abilities) -> Result<Wishes, ApiError> {
         let Self { tools, tool_choice, parallel_tool_calls, response_format, stop, logprobs, top_logprobs } = self;
-        let tools = read_tools(tools.unwrap_or_default(), abilities)?;
+        let tools = tools.unwrap_or_default();
+        if let Some(i) = tools.iter().position(|tool| tool.kind.is_none()) {
+            let problem = "is missing; tools that a client brings are of type \"function\"";
+            return Err(ApiError::invalid(&format!("tools[{i}].type"), problem));
+        }
+        let tools = read_tools(tools, abilities)?;
         let choice = read_choice(tool_choice.unwrap_or_default(), &tools)?;
         let format = read_format(&response_format.unwrap_or_default(), names, abilities)?;
         Ok(Wishes {

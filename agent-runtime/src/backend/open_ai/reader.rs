@@ -12,16 +12,14 @@ use crate::backend::{
 };
 
 /// The data of the event after the last.
-const DONE: &str = "[DONE]";
+pub(super) const DONE: &str = "[DONE]";
 
 /// Reads the events of one completion.
 #[derive(Debug, Default)]
 pub struct Reader {
     /// Stop words at which the text is cut here.
     stop_words: StopWords,
-    prompt_tokens: Option<u32>,
-    cached_tokens: Option<u32>,
-    output_tokens: u32,
+    counts: Counts,
     /// Tokens that no piece has yet.
     tokens: Vec<u32>,
     /// Probabilities that no piece has yet.
@@ -71,11 +69,20 @@ struct Logprobs {
     top_logprobs: Option<Vec<Option<Map<String, Value>>>>,
 }
 
+/// Tokens as far as the server has counted them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
+    output_tokens: u32,
+}
+
 #[derive(Deserialize)]
-struct Usage {
+pub(super) struct Usage {
     #[serde(default)]
     prompt_tokens: Option<u32>,
-    completion_tokens: u32,
+    #[serde(default)]
+    completion_tokens: Option<u32>,
     #[serde(default)]
     prompt_tokens_details: Option<PromptTokens>,
 }
@@ -124,15 +131,7 @@ impl Reader {
         let Chunk { choices, usage } = serde_json::from_str(data)
             .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
         let choice = choices.into_iter().next();
-        self.prompt_tokens = usage.as_ref().and_then(|usage| usage.prompt_tokens).or(self.prompt_tokens);
-        let details = usage.as_ref().and_then(|usage| usage.prompt_tokens_details.as_ref());
-        self.cached_tokens = details.and_then(|details| details.cached_tokens).or(self.cached_tokens);
-        self.output_tokens = match (usage, &choice) {
-            (Some(usage), _) => usage.completion_tokens,
-            // A server that does not count sends an event for each step.
-            (None, Some(_)) => self.output_tokens.saturating_add(1),
-            (None, None) => self.output_tokens,
-        };
+        self.counts.read(usage, choice.is_some());
         let Some(Choice { text, finish_reason, logprobs, token_ids }) = choice else { return Ok(None) };
         self.tokens.extend(token_ids.into_iter().flatten());
         self.logprobs.extend(logprobs.into_iter().flat_map(Logprobs::of_tokens));
@@ -154,14 +153,32 @@ impl Reader {
     /// The answer has ended.
     pub fn end(&mut self) -> Result<Piece, BackendError> {
         let piece = self.last.take().ok_or(BackendError::EndedEarly)?;
-        let Self { prompt_tokens, cached_tokens, output_tokens, .. } = *self;
+        let Counts { prompt_tokens, cached_tokens, output_tokens } = self.counts;
         Ok(Piece { prompt_tokens, cached_tokens, output_tokens, ..piece })
     }
 
     fn piece(&mut self, text: String, finish: Option<FinishReason>) -> Piece {
         let (tokens, logprobs) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.logprobs));
-        let Self { prompt_tokens, cached_tokens, output_tokens, .. } = *self;
-        Piece { text, prompt_tokens, cached_tokens, output_tokens, tokens, logprobs, finish }
+        Piece { tokens, logprobs, ..self.counts.piece(text, finish) }
+    }
+}
+
+impl Counts {
+    /// Takes what an event says of them. A server that does not count sends an event for each step.
+    pub(super) fn read(&mut self, usage: Option<Usage>, is_step: bool) {
+        let Some(Usage { prompt_tokens, completion_tokens, prompt_tokens_details: details }) = usage else {
+            self.output_tokens = self.output_tokens.saturating_add(u32::from(is_step));
+            return;
+        };
+        self.prompt_tokens = prompt_tokens.or(self.prompt_tokens);
+        self.cached_tokens = details.and_then(|details| details.cached_tokens).or(self.cached_tokens);
+        self.output_tokens = completion_tokens.unwrap_or_else(|| self.output_tokens.saturating_add(u32::from(is_step)));
+    }
+
+    /// A piece with all tokens so far.
+    pub(super) fn piece(self, text: String, finish: Option<FinishReason>) -> Piece {
+        let Self { prompt_tokens, cached_tokens, output_tokens } = self;
+        Piece { text, prompt_tokens, cached_tokens, output_tokens, finish, ..Piece::default() }
     }
 }
 
@@ -187,10 +204,12 @@ fn likeliest(top: Option<Map<String, Value>>) -> Vec<(String, Number)> {
     pairs
 }
 
-fn finish_of(name: &str) -> Result<FinishReason, BackendError> {
+/// Why an answer ended. Servers have several names for the end of a text.
+pub(super) fn finish_of(name: &str) -> Result<FinishReason, BackendError> {
     match name {
-        "stop" => Ok(FinishReason::Stop),
+        "stop" | "eos_token" | "stop_sequence" | "tool_calls" | "function_call" => Ok(FinishReason::Stop),
         "length" => Ok(FinishReason::Length),
+        "content_filter" => Err(BackendError::engine("the server's filter of contents ended the answer".to_owned())),
         other => {
             let problem = format!("finish_reason is {other:?}; expected \"stop\" or \"length\"");
             Err(BackendError::Protocol { problem })

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     events::Events,
+    outbound::{pause, retry_after},
     tools::service::{self, Service, ServiceError},
     trace_context::TraceContext,
 };
@@ -276,7 +277,7 @@ impl Client {
             }
             let last = events.last_id().and_then(|last| HeaderValue::from_str(last).ok());
             let (Speech::Agreed { .. }, Some(last)) = (speech, last) else { break };
-            tokio::time::sleep(events.retry().unwrap_or(service::pause(1, id))).await;
+            tokio::time::sleep(events.retry().unwrap_or(pause(1, id))).await;
             let request = self.request(Method::GET, speech, STREAM).await?.header(LAST_EVENT, last);
             response = accepted(service::send(request).await?).await?;
         }
@@ -312,7 +313,7 @@ async fn accepted(response: Response) -> Result<Response, McpError> {
     if status.is_success() {
         return Ok(response);
     }
-    let retry_after = service::retry_after::read(response.headers(), jiff::Timestamp::now());
+    let retry_after = retry_after::read(response.headers(), jiff::Timestamp::now());
     let body = service::read(response, MAX_REFUSAL_BYTES).await.unwrap_or_default();
     let errors = message::read(&body).unwrap_or_default().into_iter().find_map(|message| match message {
         Message::Response { outcome, .. } => outcome.err(),

@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use slipway_runtime_config::McpServer as Config;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::{
-    registry::Request,
-    service::{self, Lookup, PrepareServiceError, Service, Settings},
+use crate::{
+    outbound::Lookup,
+    tools::{
+        registry::Request,
+        service::{self, PrepareServiceError, Service, Settings},
+    },
 };
 
 use super::{
@@ -64,6 +67,7 @@ impl Server {
         let Config {
             name,
             url,
+            socket,
             prefix,
             tools,
             headers_from,
@@ -76,6 +80,7 @@ impl Server {
             retries,
         } = config;
         let service = Service::new(Settings {
+            socket: socket.as_deref(),
             headers_from: headers_from.as_deref(),
             authorities_from: authorities_from.as_deref(),
             allowed_networks,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
-    v1alpha1::shared::LocalObjectReference,
+    v1alpha1::shared::{ContainerResources, LocalObjectReference},
     values::{DurationText, PositiveDecimal},
 };
 
@@ -203,17 +203,30 @@ pub struct HttpTool {
     pub result_pointer: Option<String>,
 }
 
-/// Tools of a server that speaks the Model Context Protocol over HTTP. Pods become ready when they know its tools, and
-/// follow its changes.
+/// Tools of a server that speaks the Model Context Protocol, over HTTP or in a container of each pod. Pods become ready
+/// when they know its tools, and follow its changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.retries == 0 || self.trustAnnotations")
-    .message("retries require trustAnnotations: true, because only the server says which of its tools may be called twice")
-    .field_path(".retries"))]
+#[x_kube(
+    validation = Rule::new("self.retries == 0 || self.trustAnnotations")
+        .message("retries require trustAnnotations: true, because only the server says which of its tools may be called \
+            twice")
+        .field_path(".retries"),
+    validation = Rule::new("has(self.url) != has(self.stdio)")
+        .message("an MCP server is in one place: set exactly one of url and stdio"),
+    validation = Rule::new(
+        "has(self.url) || !(has(self.headersFrom) || has(self.authoritiesFrom) || has(self.allowedNetworks))")
+        .message("headersFrom, authoritiesFrom and allowedNetworks are for the server of url: remove them, or use \
+            stdio.environmentFrom for keys")
+)]
 pub struct McpServer {
     /// URL of the server's endpoint, such as `http://tools.shop.svc/mcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s]+$"))]
-    pub url: String,
+    pub url: Option<String>,
+    /// Program that is the server, on its standard input and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<StdioServer>,
     /// What the names of its tools begin with, for the model. Absent means the entry's name and `_`; empty means
     /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,6 +264,25 @@ pub struct McpServer {
     #[serde(default)]
     #[schemars(range(min = 0, max = 5))]
     pub retries: i32,
+}
+
+/// An MCP server on standard input and output. It runs in a container of its own in each pod, and is started again when
+/// it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StdioServer {
+    /// Image with the program. It runs as user 65532, and may write to `/tmp`.
+    #[schemars(length(min = 1, max = 1024))]
+    pub image: String,
+    /// Program and its arguments, instead of the image's entry point.
+    #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
+    pub command: Vec<String>,
+    /// Secret whose keys are environment variables of the program. Only this container reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment_from: Option<LocalObjectReference>,
+    /// Resources of the container.
+    #[serde(default)]
+    pub resources: ContainerResources,
 }
 
 /// HTTP methods of a tool.

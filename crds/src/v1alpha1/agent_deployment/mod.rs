@@ -28,7 +28,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
-pub use agent::{Agent, CircuitBreaker, HttpMethod, HttpTool, McpServer, Sampling, Tool, ToolType};
+pub use agent::{Agent, CircuitBreaker, HttpMethod, HttpTool, McpServer, Sampling, StdioServer, Tool, ToolType};
 pub use alerts::Alerts;
 pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};

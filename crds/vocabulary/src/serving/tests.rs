@@ -74,6 +74,8 @@ fn names_of_the_api_are_those_that_are_written() {
 #[case::pytorch_flow(TextDialect::LlmApi, (false, false))]
 #[case::vllms_own_server(TextDialect::OpenAi, (true, true))]
 #[case::sglangs_own_server(TextDialect::SgLang, (true, true))]
+#[case::completions_of_any_make(TextDialect::Completions, (true, false))]
+#[case::chats_of_any_make(TextDialect::Chat, (true, false))]
 fn a_dialect_says_whether_its_requests_may_have_sampling_and_formats(
     #[case] dialect: TextDialect,
     #[case] expected: (bool, bool),

@@ -6,6 +6,7 @@
 mod campaign;
 mod invariants;
 mod objects;
+mod stdio;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

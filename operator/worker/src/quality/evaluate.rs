@@ -100,13 +100,14 @@ impl Classify for EvaluateError {
 
 fn class_of(error: &BackendError) -> FailureClass {
     match error {
-        BackendError::Unfit { .. }
-        | BackendError::Engine { .. }
-        | BackendError::Protocol { .. }
-        | BackendError::Tokens(_) => FailureClass::BadModel,
-        BackendError::Unreachable { .. } | BackendError::NotReady { .. } | BackendError::EndedEarly => {
-            FailureClass::Infrastructure
-        }
+        BackendError::Engine { .. } | BackendError::Protocol { .. } | BackendError::Tokens(_) => FailureClass::BadModel,
+        BackendError::Unreachable { .. }
+        | BackendError::NotReady { .. }
+        | BackendError::Headers(_)
+        | BackendError::Authorities(_)
+        | BackendError::Denied { .. }
+        | BackendError::Busy
+        | BackendError::EndedEarly => FailureClass::Infrastructure,
     }
 }
 
@@ -145,7 +146,7 @@ fn engine(order: &Evaluation) -> Result<Arc<dyn Backend>, EvaluateError> {
         ServerKind::Own { .. } => &order.triton.url,
     };
     let (dialect, tokenizer) = (spoken.dialect(), order.tokenizer.as_path());
-    connect(Asked { dialect, tokenizer, endpoint, model: &order.model }).map_err(EvaluateError::Connect)
+    connect(Asked { dialect, tokenizer, endpoint, model: &order.model, upstream: None }).map_err(EvaluateError::Connect)
 }
 
 /// Processes that belong together have loaded the engine at their start.

@@ -19,8 +19,8 @@ use futures::{Stream, stream};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_agent_runtime::backend::inference::{
-    ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
-    ModelReadyResponse, ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
+    ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse, ModelStreamInferResponse,
+    ServerReadyRequest, ServerReadyResponse,
     grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer},
     model_infer_response::InferOutputTensor,
 };
@@ -188,10 +188,6 @@ impl GrpcInferenceService for Echo {
 
     async fn model_ready(&self, _: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
         Ok(Response::new(ModelReadyResponse { ready: true }))
-    }
-
-    async fn model_config(&self, _: Request<ModelConfigRequest>) -> Result<Response<ModelConfigResponse>, Status> {
-        Err(Status::unimplemented("no such extension"))
     }
 
     type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;

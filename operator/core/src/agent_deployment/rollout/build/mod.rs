@@ -8,5 +8,6 @@ pub mod pool;
 mod preflight;
 pub mod route;
 pub mod serving;
+mod stdio;
 mod traces;
 pub mod traffic;

@@ -61,7 +61,7 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
 /// Ports of the servers of tools, of the issuer of clients' tokens, and of the receiver of traces.
 fn called_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
     let of_http = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
-    let of_tools = of_http.chain(plan.agent.tools.iter().filter_map(|tool| Some(&tool.mcp.as_ref()?.url)));
+    let of_tools = of_http.chain(plan.agent.tools.iter().filter_map(|tool| tool.mcp.as_ref()?.url.as_ref()));
     let issuer = plan.authentication.as_ref().and_then(|clients| clients.jwt.as_ref()?.keys.url.as_ref());
     let receiver = plan.tracing.as_ref().map(|tracing| &tracing.endpoint);
     let urls = of_tools.chain(issuer).chain(receiver);

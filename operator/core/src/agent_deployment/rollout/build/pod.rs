@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResour
 use slipway_runtime_config::ChatTemplate;
 use slipway_worker_contract::paths;
 
-use super::{authentication, preflight, traces};
+use super::{authentication, preflight, stdio, traces};
 use crate::{
     agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
     artifact_store,
@@ -60,10 +60,12 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
     let mut triton = triton(plan);
     let mut agent_runtime = agent_runtime(plan);
     let mut preflight = preflight::container(plan, read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
-    for container in [&mut materialize, &mut triton, &mut agent_runtime].into_iter().chain(&mut preflight) {
+    let mut servers = stdio::containers(plan);
+    let own = [&mut materialize, &mut triton, &mut agent_runtime];
+    for container in own.into_iter().chain(&mut preflight).chain(&mut servers) {
         complete_container(settings, container);
     }
-    let init_containers = std::iter::once(materialize).chain(preflight).chain([triton]).collect();
+    let init_containers = std::iter::once(materialize).chain(preflight).chain(servers).chain([triton]).collect();
     PodSpec {
         init_containers: Some(init_containers),
         containers: vec![agent_runtime],
@@ -195,6 +197,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .chain(authority_mounts)
         .chain(authentication::mounts(plan))
         .chain(traces::mounts(plan))
+        .chain(stdio::mounts(plan))
         .collect();
     Container {
         name: "agent-runtime".to_owned(),
@@ -283,8 +286,9 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         shared_memory(plan.layout),
     ];
     let of_clients = authentication::volumes(plan);
-    let beside = traces::volumes(plan).into_iter().chain(preflight::watch_volume(plan));
-    own.into_iter().chain(headers).chain(authorities).chain(of_clients).chain(beside).collect()
+    let of_others = of_clients.into_iter().chain(traces::volumes(plan)).chain(stdio::volumes(plan));
+    let beside = of_others.chain(preflight::watch_volume(plan));
+    own.into_iter().chain(headers).chain(authorities).chain(beside).collect()
 }
 
 fn shared_memory(layout: Layout) -> Volume {

@@ -8,6 +8,7 @@ use slipway_crds::labels::GPU_PRODUCT;
 use slipway_vocabulary::{preflight::PreflightTask, telemetry};
 use slipway_worker_contract::{message_budget, paths};
 
+use super::stdio;
 use crate::{
     agent_deployment::rollout::revision::{PlannedPreflight, RevisionPlan},
     engine::tensorrt_llm::gpus,
@@ -19,7 +20,7 @@ use crate::{
 
 /// The volume with the program that counts in the server's container, and where it is mounted.
 const WATCH: (&str, &str) = ("gpu-watch", "/slipway/watch");
-/// Containers of a pod with the checks.
+/// Containers of a pod with the checks, without those of MCP servers.
 const CONTAINERS: usize = 4;
 
 /// The container of a plan that asks for the checks. It sees the engine in `engine`.
@@ -31,7 +32,7 @@ pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Cont
         min_driver: asked.min_driver.clone(),
         min_free_per_million: asked.min_free_memory.parts_per_million(),
         engine: Some(paths::ENGINE_DIR.to_owned()),
-        message_bytes: message_budget(CONTAINERS),
+        message_bytes: message_budget(CONTAINERS + stdio::containers(plan).len()),
         copy_to: asked.watch.then(|| WATCH.1.to_owned()),
     };
     let copied = asked.watch.then(|| mount(WATCH.0, WATCH.1));

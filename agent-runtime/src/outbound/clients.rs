@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use reqwest::{Certificate, Client, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, redirect};
 use tokio::sync::Mutex;
 
 use super::{
@@ -35,6 +35,8 @@ pub enum AuthoritiesError {
 pub(crate) enum Clients {
     /// The service's certificate is of a public authority. Their roots are compiled in: the image has none.
     Public(Client),
+    /// The service is in the pod, at a socket: there is no way elsewhere.
+    Socket(Client),
     /// It is of an authority in a mounted folder, and of no other.
     Private {
         /// The folder. It is read at every call, so that a renewed authority is trusted at once.
@@ -58,9 +60,14 @@ impl Clients {
         })
     }
 
+    /// They go to this socket, whatever the URL's host.
+    pub(crate) fn at(socket: &str) -> Result<Self, reqwest::Error> {
+        builder(Vec::new()).unix_socket(socket).build().map(Self::Socket)
+    }
+
     pub(crate) async fn get(&self) -> Result<Client, AuthoritiesError> {
         let (folder, guard, last) = match self {
-            Self::Public(client) => return Ok(client.clone()),
+            Self::Public(client) | Self::Socket(client) => return Ok(client.clone()),
             Self::Private { folder, guard, last } => (folder, guard, last),
         };
         let files = mounted::files(folder).await.map_err(AuthoritiesError::Read)?;
@@ -92,16 +99,19 @@ fn authorities(folder: &str, files: &[File]) -> Result<Vec<Certificate>, Authori
 }
 
 fn client(authorities: Vec<Certificate>, guard: Option<Guard>) -> Result<Client, reqwest::Error> {
-    let builder = match guard {
-        Some(guard) => Client::builder().dns_resolver(Arc::new(guard)),
-        None => Client::builder(),
-    };
-    builder
+    let builder = builder(authorities);
+    match guard {
+        Some(guard) => builder.dns_resolver(Arc::new(guard)).build(),
+        None => builder.build(),
+    }
+}
+
+fn builder(authorities: Vec<Certificate>) -> ClientBuilder {
+    Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .user_agent(concat!("slipway-agent-runtime/", env!("CARGO_PKG_VERSION")))
         .tls_certs_only(authorities)
-        .build()
 }
