@@ -44,7 +44,7 @@ pub(super) async fn next(output: &mut (impl AsyncBufRead + Unpin)) -> io::Result
 pub(super) struct Head {
     /// Which request it answers.
     pub(super) id: Option<u64>,
-    /// Whether it is no answer.
+    /// Whether it asks or tells something, and so answers nothing.
     pub(super) has_method: bool,
 }
 

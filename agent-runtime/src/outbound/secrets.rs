@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 
 /// What stands in the place of a key.
 const HIDDEN: &str = "[hidden]";
-/// Characters of the shortest value that is hidden. A shorter one is no secret, and stands in many words.
+/// Characters of the shortest value that is hidden. A shorter one keeps nothing secret, and stands in many words.
 const SHORTEST: usize = 4;
 
 /// Values that must not be told. They have no `Debug` for that.
