@@ -75,7 +75,8 @@ fn a_server_on_standard_input_runs_in_a_container_of_its_own_behind_a_bridge() {
     });
     assert_eq!(named(&pod["initContainers"], &name), Some(&expected));
     let volumes = ["mcp-bridge", &name, &temporary].map(|volume| named(&pod["volumes"], volume).cloned());
-    let expected = [("mcp-bridge", json!({})), (&name, json!({})), (&temporary, json!({ "sizeLimit": "1Gi" }))];
+    let limited = |limit: &str| json!({ "sizeLimit": limit });
+    let expected = [("mcp-bridge", json!({})), (&name, limited("1Mi")), (&temporary, limited("1Gi"))];
     assert_eq!(volumes, expected.map(|(name, folder)| Some(json!({ "name": name, "emptyDir": folder }))));
     let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
     let config: Value = serde_json::from_str(config.expect("a revision has a configuration")).expect("it is JSON");

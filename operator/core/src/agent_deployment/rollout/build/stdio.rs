@@ -22,8 +22,9 @@ use crate::{
 const BRIDGE_VOLUME: &str = "mcp-bridge";
 const BRIDGE_FOLDER: &str = "/slipway/bridge";
 const BINARY: &str = "/slipway/bridge/slipway-agent-runtime";
-/// Most that a server writes to `/tmp`.
+/// Most that a server writes to `/tmp`, and beside its socket.
 const TEMPORARY_LIMIT: &str = "1Gi";
+const SOCKET_LIMIT: &str = "1Mi";
 /// Name, request and limit of what a server uses of a node, where its entry says neither: another's program must not
 /// take the node along.
 const DEFAULTS: [(&str, &str, &str); 2] = [("memory", "64Mi", "512Mi"), ("ephemeral-storage", "64Mi", "2Gi")];
@@ -47,7 +48,8 @@ pub(super) fn containers(plan: &RevisionPlan) -> Vec<Container> {
 
 /// The volumes of a plan's pods.
 pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
-    let of_server = |(place, _)| [empty_dir(&socket_volume(place)), temporary(place)];
+    let of_server =
+        |(place, _)| [bounded(socket_volume(place), SOCKET_LIMIT), bounded(temporary_volume(place), TEMPORARY_LIMIT)];
     let folders: Vec<_> = servers(plan).flat_map(of_server).collect();
     let bridge = (!folders.is_empty()).then(|| empty_dir(BRIDGE_VOLUME));
     bridge.into_iter().chain(folders).collect()
@@ -98,10 +100,10 @@ fn with_defaults(mut resources: ResourceRequirements) -> ResourceRequirements {
     resources
 }
 
-fn temporary(place: usize) -> Volume {
-    let size_limit = Some(Quantity(TEMPORARY_LIMIT.to_owned()));
+fn bounded(name: String, limit: &str) -> Volume {
+    let size_limit = Some(Quantity(limit.to_owned()));
     let empty_dir = Some(EmptyDirVolumeSource { size_limit, ..Default::default() });
-    Volume { name: temporary_volume(place), empty_dir, ..Default::default() }
+    Volume { name, empty_dir, ..Default::default() }
 }
 
 fn socket_volume(place: usize) -> String {
