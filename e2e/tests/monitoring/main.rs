@@ -56,12 +56,12 @@ const LACKING: [(&str, &[&str]); 4] = [
 ];
 /// The agent that is measured, has a target for its cost, and calls tools.
 const MEASURED: &str = "facts-agent";
-/// What Prometheus has once the canary is judged and the measured agent has answered.
+/// What Prometheus has had for longer than a panel's step, once the canary is judged and the measured agent has answered.
 const AWAITED: [&str; 4] = [
-    "slipway_operator_rollout_log_evidence",
-    "slipway_operator_rollout_expected_verdict_seconds",
-    "slipway_operator_rollout_guardrail_value",
-    "rate(gen_ai_execute_tool_duration_seconds_count[1m]) > 0",
+    "slipway_operator_rollout_log_evidence offset 15s",
+    "slipway_operator_rollout_expected_verdict_seconds offset 15s",
+    "slipway_operator_rollout_guardrail_value offset 15s",
+    "rate(gen_ai_execute_tool_duration_seconds_count[1m] offset 15s) > 0",
 ];
 
 #[tokio::test]
@@ -237,6 +237,7 @@ async fn what_dashboards_show_happens(monitoring: &Namespace, bench: &Bench) {
     measured["metadata"]["name"] = json!(MEASURED);
     measured["spec"]["search"] = json!({"precision": ["INT8"], "concurrency": [1, 4]});
     measured["spec"]["slo"]["throughput"] = json!({"min": "2", "unit": "Runs"});
+    measured["spec"]["slo"]["errorRate"] = json!({"max": "5%"});
     measured["spec"]["slo"]["cost"] = json!({"max": "1", "unit": "Runs"});
     measured["spec"]["profiling"] = json!({
         "workloads": [{"name": "runs", "agentTrace": workload_source("trace.jsonl")}],
