@@ -56,7 +56,8 @@ const LACKING: [(&str, &[&str]); 4] = [
 ];
 /// The agent that is measured, has a target for its cost, and calls tools.
 const MEASURED: &str = "facts-agent";
-/// What Prometheus has had for longer than a panel's step, once the canary is judged and the measured agent has answered.
+/// What Prometheus has had for longer than a panel's step, once the canary is judged and the measured agent has
+/// answered.
 const AWAITED: [&str; 4] = [
     "slipway_operator_rollout_log_evidence offset 15s",
     "slipway_operator_rollout_expected_verdict_seconds offset 15s",
