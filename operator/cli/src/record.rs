@@ -195,7 +195,7 @@ impl Wanted<'_> {
     /// How many of the runs that a pod counted by the minute are asked for.
     fn lately(&self, recording: &Recording, minutes: &[Minute]) -> u64 {
         let since = self.since(recording);
-        minutes.iter().filter(|minute| minute.ends_after(since)).map(|minute| minute.runs).sum()
+        minutes.iter().filter(|minute| minute.ends_after(since)).fold(0, |all, minute| minute.runs.saturating_add(all))
     }
 
     /// How many runs that are asked for a pod forgot.
@@ -238,8 +238,9 @@ pub fn record(wanted: Wanted<'_>, pods: &Pods) -> Result<Recorded, NothingRecord
     if runs.is_empty() {
         return Err(NothingRecorded::NoRun { time: time(wanted.micros) });
     }
-    let dropped = recordings.iter().map(|recording| wanted.dropped(recording)).sum();
-    let unanswered = recordings.iter().map(|recording| wanted.lately(recording, &recording.unanswered)).sum();
+    let of_all = |of: &dyn Fn(&Recording) -> u64| recordings.iter().map(of).fold(0, u64::saturating_add);
+    let dropped = of_all(&|recording| wanted.dropped(recording));
+    let unanswered = of_all(&|recording| wanted.lately(recording, &recording.unanswered));
     let missing = Missing { answered: number(runs.len()), dropped, unanswered };
     let mut told = Vec::new();
     let file = if wanted.texts {
@@ -280,7 +281,7 @@ impl Missing {
         if all - kept <= kept {
             return Ok(file);
         }
-        let remedy = if silent > unanswered { "leave out --texts" } else { "record while pods have room for it" };
+        let remedy = if silent > unanswered { "leave out --texts" } else { "record while most runs are answered" };
         Err(NothingRecorded::Minority { kept, all, silent, dropped, unanswered, remedy })
     }
 }
@@ -311,7 +312,7 @@ fn with_texts(
 /// A file of which more had to go than is left is not the traffic of the time that was asked for.
 fn enough(wanted: &Wanted<'_>, recordings: &[Recording], file: &File) -> Result<(), NothingRecorded> {
     let short = recordings.iter().filter(|recording| wanted.dropped(recording) > 0);
-    let dropped = short.clone().map(|recording| wanted.dropped(recording)).sum::<u64>().saturating_add(file.left_out);
+    let dropped = short.clone().map(|recording| wanted.dropped(recording)).fold(file.left_out, u64::saturating_add);
     if dropped <= file.kept {
         return Ok(());
     }

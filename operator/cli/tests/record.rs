@@ -125,8 +125,21 @@ fn a_file_without_most_of_the_traffic_is_not_written() {
         Recording { unanswered: minute(5, 3), ..pod("a", RecordingLevel::Lengths, vec![run(6, "1"), run(5, "1")]) };
     assert_eq!(
         record(wanted(false), &all([full])).unwrap_err().to_string(),
-        "the file would have 2 of 5 runs, as 0 cannot be replayed with texts, 0 had to go and 3 had no answer. Less than a half is other traffic: record while pods have room for it"
+        "the file would have 2 of 5 runs, as 0 cannot be replayed with texts, 0 had to go and 3 had no answer. Less than a half is other traffic: record while most runs are answered"
     );
+}
+
+#[test]
+fn a_forged_count_ends_no_program() {
+    let forged = |pod_name| {
+        let (dropped, unanswered) = (minute(1, u64::MAX), minute(1, u64::MAX));
+        Recording { dropped, unanswered, ..pod(pod_name, RecordingLevel::Lengths, vec![run(6, "1")]) }
+    };
+    let NothingRecorded::Minority { all, .. } = record(wanted(false), &all([forged("a"), forged("b")])).unwrap_err()
+    else {
+        panic!("no file has so many runs")
+    };
+    assert_eq!(all, u64::MAX);
 }
 
 #[test]
@@ -265,7 +278,10 @@ fn more_runs_that_had_to_go_than_are_left_are_not_the_traffic_that_was_asked_for
 )]
 #[case::no_texts_yet(
     wanted(true),
-    all([pod("a", RecordingLevel::Lengths, vec![run(1, "1")]), pod("b", RecordingLevel::Texts, Vec::new())]),
+    all([
+        pod("a", RecordingLevel::Lengths, vec![RecordedRun { texts: None, ..run(1, "1") }]),
+        pod("b", RecordingLevel::Texts, Vec::new()),
+    ]),
     "the pods that remember texts have answered no run of the last 60 min: record once their revision has traffic, or leave out --texts"
 )]
 #[case::no_run(
