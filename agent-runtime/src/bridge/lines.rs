@@ -44,11 +44,7 @@ pub(super) async fn next(output: &mut (impl AsyncBufRead + Unpin)) -> io::Result
 pub(super) struct Head {
     /// Which request it answers.
     pub(super) id: Option<u64>,
-<<<<<<< HEAD
     /// Whether it is a request or a notification instead of an answer.
-=======
-    /// Whether it asks or tells something, and so answers nothing.
->>>>>>> c4186968158769ab44215036837504134ee9f8b3
     pub(super) has_method: bool,
 }
 
