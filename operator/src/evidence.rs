@@ -1,26 +1,56 @@
-//! Asks the serving pods what they counted. Reads IO.
+//! Asks the serving pods what they counted: each only for what it has counted since. Reads IO.
+//!
+//! A pod that does not answer delays no other agent. Pods that answered last time are asked in a lane of their own,
+//! those of a canary in another one. New pods and silent ones have theirs, and whole hours are read a few at once.
 
-use std::{collections::BTreeMap, error::Error, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
-use slipway_operator_core::{agent_deployment::world::PodEvidence, jobs::view};
+use slipway_operator_core::{
+    agent_deployment::{
+        monitoring::counted::{CountedHour, Keep, MOST_BUCKETS},
+        world::PodEvidence,
+    },
+    jobs::view,
+};
 use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
 use thiserror::Error;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
+};
 use tracing::{debug, warn};
 
 use crate::bounded_body::{self, BodyError};
 
 /// Port of the agent runtime's administration.
 const ADMIN_PORT: u16 = 9464;
-/// How long a pod may take to answer.
+/// How long a pod may take to begin its answer, and again to end it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pods asked at once.
+/// How long a look waits for its pods' turns.
+const LOOK: Duration = Duration::from_secs(4);
+/// How long a pod that did not answer is left alone.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Pods of one look that are asked at once.
 const CONCURRENCY: usize = 8;
 /// Bytes of an answer: twice what a busy pod reports of an hour.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Answers that are read at once.
+const ANSWERS: usize = 6;
+/// How long a pod is remembered that nobody asks about.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// Time between two looks at which pods are still asked about.
+const TIDIED: Duration = Duration::from_secs(60);
+/// Buckets of all pods together that are remembered: 16 MiB of them.
+const ALL_BUCKETS: usize = 2 * 1024 * 1024;
 
 /// Why nothing is known of what a pod counted.
 #[derive(Debug, Error)]
@@ -37,35 +67,198 @@ pub enum EvidenceError {
     /// No pod can have counted this.
     #[error("refused the evidence")]
     Refuse(#[source] Implausible),
+    /// Nothing came in time.
+    #[error("the pod did not answer in time")]
+    Silent,
+    /// Other pods that do not answer are waited for, or this one did not answer a moment ago.
+    #[error("the pod was not asked: it is asked again in a few seconds")]
+    NotAsked,
 }
 
-/// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not
-/// ready and do not answer, have nothing to say yet.
-pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<PodEvidence>> {
-    let asked: Vec<Asked> = pods.iter().filter_map(Asked::of).collect();
-    let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)
-        .map(|Asked { revision, pod, address, is_ready, is_leaving }| async move {
-            // An address of IPv6 stands in brackets.
-            let host = if address.contains(':') { format!("[{address}]") } else { address };
-            let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
-            let evidence = answer.inspect_err(|error| log_failure(&pod, error)).ok();
-            (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence, is_leaving }))
-        })
-        .buffer_unordered(CONCURRENCY)
-        .filter_map(|answer| async move { answer })
-        .collect()
-        .await;
-    answers.sort_by(|(_, a), (_, b)| a.pod.cmp(&b.pod));
-    let mut by_revision: BTreeMap<String, Vec<PodEvidence>> = BTreeMap::new();
-    for (revision, answer) in answers {
-        by_revision.entry(revision).or_default().push(answer);
+/// What a look asks its pods.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// Namespace of the pods.
+    pub namespace: &'a str,
+    /// The window after which every window is needed as it was counted; absent if none is.
+    pub windows_after: Option<u64>,
+    /// What is needed of the last hour.
+    pub keep: Keep,
+    /// Whether a canary is judged by it.
+    pub has_canary: bool,
+}
+
+/// What the pods of a look said, by revision.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// The last hour of each pod; absent of a ready pod that does not answer.
+    pub counted: BTreeMap<String, Vec<Option<Arc<CountedHour>>>>,
+    /// The windows that were asked for, by name of the pod.
+    pub windows: BTreeMap<String, Vec<PodEvidence>>,
+}
+
+/// Asks one pod, by its URL.
+type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceError>> + Send + Sync>;
+
+/// The pods that serve, and what they have said.
+pub struct Pods {
+    ask: Ask,
+    lanes: Lanes,
+    known: Mutex<Known>,
+}
+
+/// Pods that are asked at once. Nobody closes them.
+struct Lanes {
+    answering: Semaphore,
+    of_canaries: Semaphore,
+    new: Semaphore,
+    silent: Semaphore,
+}
+
+struct Known {
+    pods: HashMap<(String, String), KnownPod>,
+    /// Buckets of all of them.
+    buckets: usize,
+    tidied: Instant,
+}
+
+#[derive(Default, Clone)]
+struct KnownPod {
+    hour: Option<Arc<CountedHour>>,
+    /// Since when it has not answered; absent if it has.
+    silent: Option<Instant>,
+    asked: Option<Instant>,
+}
+
+impl KnownPod {
+    fn size(&self) -> usize {
+        self.hour.as_ref().map_or(0, |hour| hour.size())
     }
-    by_revision
+}
+
+impl Pods {
+    /// Asks by this connection.
+    pub fn new(http: reqwest::Client) -> Self {
+        let answers = Arc::new(Semaphore::new(ANSWERS));
+        Self::asking(move |url| Box::pin(ask(http.clone(), answers.clone(), url)))
+    }
+
+    fn asking(
+        ask: impl Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceError>> + Send + Sync + 'static,
+    ) -> Self {
+        let [answering, of_canaries, new, silent] = [32, 16, 64, 8].map(Semaphore::new);
+        let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
+        Self { ask: Box::new(ask), lanes: Lanes { answering, of_canaries, new, silent }, known }
+    }
+
+    /// What those of the pods that run have counted. Pods without an address, and those that are not ready and do not
+    /// answer, have nothing to say yet.
+    pub async fn ask(&self, question: Question<'_>, pods: &[Pod]) -> Asked {
+        self.tidy();
+        let (deadline, question) = (Instant::now() + LOOK, &question);
+        let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.iter().filter_map(AskedPod::of))
+            .map(|pod| async move {
+                let answer = self.ask_pod(question, &pod, deadline).await;
+                let answer = answer.inspect_err(|error| log_failure(&pod.pod, error)).ok();
+                (pod, answer)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
+        answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
+        let mut asked = Asked::default();
+        for (AskedPod { revision, pod, is_leaving, .. }, answer) in answers {
+            let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
+            asked.counted.entry(revision.clone()).or_default().push(hour);
+            if question.windows_after.is_some() {
+                asked.windows.entry(revision).or_default().push(PodEvidence { pod, evidence, is_leaving });
+            }
+        }
+        asked
+    }
+
+    async fn ask_pod(
+        &self,
+        question: &Question<'_>,
+        pod: &AskedPod,
+        deadline: Instant,
+    ) -> Result<Answer, EvidenceError> {
+        let key = (question.namespace.to_owned(), pod.pod.clone());
+        let known = self.known().pods.get(&key).cloned().unwrap_or_default();
+        if known.silent.is_some_and(|since| since.elapsed() < AGAIN) {
+            return Err(EvidenceError::NotAsked);
+        }
+        let lane = match (&known.silent, &known.asked) {
+            (Some(_), _) => &self.lanes.silent,
+            (None, None) => &self.lanes.new,
+            (None, Some(_)) if question.has_canary => &self.lanes.of_canaries,
+            (None, Some(_)) => &self.lanes.answering,
+        };
+        let answer = match timeout_at(deadline, lane.acquire()).await {
+            Ok(_turn) => self.ask_since(question, pod, known.hour.clone()).await,
+            Err(_) => Err(EvidenceError::NotAsked),
+        };
+        let is_silent = matches!(answer, Err(EvidenceError::Silent | EvidenceError::NotAsked));
+        // Whatever it has counted before is still so.
+        let hour = answer.as_ref().ok().map(|answer| answer.hour.clone()).or(known.hour);
+        self.remember(key, hour, is_silent.then(Instant::now));
+        answer
+    }
+
+    async fn ask_since(
+        &self,
+        question: &Question<'_>,
+        pod: &AskedPod,
+        hour: Option<Arc<CountedHour>>,
+    ) -> Result<Answer, EvidenceError> {
+        let known = hour.filter(|hour| hour.keeps(&question.keep)).map(Arc::unwrap_or_clone);
+        let mut hour = known.unwrap_or_else(|| CountedHour::new(question.keep.clone()));
+        let after = question.windows_after.map_or(hour.last(), |windows| windows.min(hour.last()));
+        let mut evidence = (self.ask)(pod.url(after)).await?;
+        if !hour.add(&evidence, after) {
+            evidence = (self.ask)(pod.url(0)).await?;
+            hour = CountedHour::new(question.keep.clone());
+            // A new hour continues with whatever comes.
+            let _ = hour.add(&evidence, 0);
+        }
+        Ok(Answer { hour: Arc::new(hour), evidence })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // No code panics while it holds the lock.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is no room for is asked for again.
+    fn remember(&self, key: (String, String), hour: Option<Arc<CountedHour>>, silent: Option<Instant>) {
+        let mut known = self.known();
+        let others = known.buckets - known.pods.get(&key).map_or(0, KnownPod::size);
+        let has_room = |hour: &Arc<CountedHour>| hour.size() <= MOST_BUCKETS && others + hour.size() <= ALL_BUCKETS;
+        let pod = KnownPod { hour: hour.filter(has_room), silent, asked: Some(Instant::now()) };
+        known.buckets = others + pod.size();
+        known.pods.insert(key, pod);
+    }
+
+    fn tidy(&self) {
+        let mut known = self.known();
+        if known.tidied.elapsed() >= TIDIED {
+            known.tidied = Instant::now();
+            known.pods.retain(|_, pod| pod.asked.is_some_and(|asked| asked.elapsed() < REMEMBERED));
+            known.buckets = known.pods.values().map(KnownPod::size).sum();
+        }
+    }
+}
+
+/// What a pod said.
+struct Answer {
+    hour: Arc<CountedHour>,
+    evidence: Evidence,
 }
 
 /// A pod that is asked.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct AskedPod {
     revision: String,
     pod: String,
     address: String,
@@ -73,7 +266,7 @@ struct Asked {
     is_leaving: bool,
 }
 
-impl Asked {
+impl AskedPod {
     /// None for a pod that has no address yet.
     fn of(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref()?;
@@ -85,11 +278,21 @@ impl Asked {
             is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
         })
     }
+
+    fn url(&self, after: u64) -> String {
+        // An address of IPv6 stands in brackets.
+        let host = if self.address.contains(':') { format!("[{}]", self.address) } else { self.address.clone() };
+        format!("http://{host}:{ADMIN_PORT}{PATH}?after={after}")
+    }
 }
 
-async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceError> {
-    let answer = http.get(url).timeout(PATIENCE).send().await.and_then(reqwest::Response::error_for_status);
-    let body = bounded_body::read(answer.map_err(EvidenceError::Ask)?, MAX_BYTES).await;
+/// An answer that begins waits for room to be read: whole hours of many pods would not fit into memory.
+async fn ask(http: reqwest::Client, answers: Arc<Semaphore>, url: String) -> Result<Evidence, EvidenceError> {
+    let answer = timeout(PATIENCE, http.get(url).send()).await.map_err(|_| EvidenceError::Silent)?;
+    let answer = answer.and_then(reqwest::Response::error_for_status).map_err(EvidenceError::Ask)?;
+    // Nobody closes them.
+    let _room = answers.acquire().await;
+    let body = timeout(PATIENCE, bounded_body::read(answer, MAX_BYTES)).await.map_err(|_| EvidenceError::Silent)?;
     let evidence: Evidence =
         serde_json::from_slice(&body.map_err(EvidenceError::Receive)?).map_err(EvidenceError::Read)?;
     evidence.check().map_err(EvidenceError::Refuse)?;
@@ -99,7 +302,10 @@ async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceErro
 /// A pod that starts or ends has nothing to say; one that says nonsense is worth a look.
 fn log_failure(pod: &str, error: &EvidenceError) {
     match error {
-        EvidenceError::Ask(_) | EvidenceError::Receive(BodyError::Read(_)) => {
+        EvidenceError::Ask(_)
+        | EvidenceError::Receive(BodyError::Read(_))
+        | EvidenceError::Silent
+        | EvidenceError::NotAsked => {
             debug!(pod, error = error as &dyn Error, "a pod shows no evidence");
         }
         EvidenceError::Receive(BodyError::TooLong { .. }) | EvidenceError::Read(_) | EvidenceError::Refuse(_) => {
@@ -113,31 +319,4 @@ fn log_failure(pod: &str, error: &EvidenceError) {
 }
 
 #[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn asked(deleted: Option<&str>, conditions: &Value) -> Option<Asked> {
-        let metadata =
-            json!({"name": "support-a-0", "labels": {"slipway.dev/revision": "a"}, "deletionTimestamp": deleted});
-        let status = json!({"podIP": "10.0.0.7", "conditions": conditions});
-        let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": status});
-        Asked::of(&serde_json::from_value(pod).expect("a pod"))
-    }
-
-    /// The end of such a pod does not count as harm by its revision.
-    #[test]
-    fn a_pod_that_is_deleted_drained_or_evicted_is_leaving() {
-        let ready = json!([{"type": "Ready", "status": "True"}]);
-        let expected = |is_ready, is_leaving| {
-            let (revision, pod, address) = ("a".to_owned(), "support-a-0".to_owned(), "10.0.0.7".to_owned());
-            Some(Asked { revision, pod, address, is_ready, is_leaving })
-        };
-        assert_eq!(asked(None, &ready), expected(true, false));
-        assert_eq!(asked(Some("2026-01-01T12:00:00Z"), &json!([])), expected(false, true));
-        let disrupted = json!([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]);
-        assert_eq!(asked(None, &disrupted), expected(false, true));
-    }
-}
+mod tests;

@@ -29,8 +29,8 @@ use slipway_crds::{
 use slipway_operator_core::{
     agent_deployment::{
         commands::Annotated,
-        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
-        rollout::revision::Revision,
+        monitoring::{counted::Keep, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
+        rollout::{judged_after, revision::Revision},
         world::{
             CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
         },
@@ -44,8 +44,8 @@ use slipway_operator_core::{
 use tracing::warn;
 
 use self::kinds::KnownKinds;
-use super::evidence;
 use crate::{
+    evidence::{Asked, Pods, Question},
     kube_io::{
         jobs::job_views,
         read::{ReadError, Reader},
@@ -59,7 +59,7 @@ pub struct Sources<'a> {
     /// The API server.
     pub reader: &'a Reader,
     /// The pods.
-    pub http: &'a reqwest::Client,
+    pub pods: &'a Pods,
     /// What counted for weeks, where there is one.
     pub prometheus: Option<&'a Prometheus>,
     /// The operator's configuration.
@@ -77,7 +77,7 @@ pub async fn observe(
     namespace: &str,
     name: &str,
 ) -> Result<Option<(AgentDeployment, World)>, ReadError> {
-    let Sources { reader, http, prometheus, settings, clock } = sources;
+    let Sources { reader, pods: asking, prometheus, settings, clock } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -97,14 +97,22 @@ pub async fn observe(
     let judged = judged_pods(&object, &pods);
     // Before pods are asked: what they had not finished then is read the next time.
     let now = clock();
-    let asked = evidence::read(http, &judged).await;
-    let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
-    let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
-    let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
     let compared = compared_rollout(&object);
     let is_due = compared.is_none() && (drift::is_due(&memory, now) || is_check_due(&object, now));
-    let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
+    let question = Question {
+        namespace,
+        windows_after: compared.map(|rollout| judged_after(rollout, now)).or(is_due.then_some(0)),
+        keep: Keep::of(&object.spec),
+        has_canary: compared.is_some(),
+    };
+    let Asked { counted, windows: asked } = asking.ask(question, &judged).await;
+    let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
+    let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
+    let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
+    let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
+    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due);
+    let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
     let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
@@ -192,9 +200,8 @@ async fn observe_workloads(
         let trace = workload.agent_trace.iter().map(|source| (source, WorkloadView::read_trace as fn(&str) -> _));
         for (source, read) in prompts.chain(trace) {
             let reference = &source.config_map;
-            let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-            let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-            let view = text.map_or(WorkloadView::Missing, |text| read(&text));
+            let view = reader.meaning((namespace, &reference.name, &reference.key), read).await?;
+            let view = view.unwrap_or(WorkloadView::Missing);
             views.insert((reference.name.clone(), reference.key.clone()), view);
         }
     }
@@ -215,6 +222,11 @@ fn is_check_due(object: &AgentDeployment, now: Timestamp) -> bool {
 /// The rollout whose canary has traffic.
 fn compared_rollout(object: &AgentDeployment) -> Option<&RolloutStatus> {
     rollout_of(object).filter(|rollout| rollout.weight.is_some_and(|weight| weight > 0))
+}
+
+/// Whether a canary has traffic.
+pub fn has_canary(object: &AgentDeployment) -> bool {
+    compared_rollout(object).is_some()
 }
 
 /// Pods of the revisions that take traffic.
@@ -239,9 +251,8 @@ async fn observe_dataset(
 ) -> Result<Option<DatasetView>, ReadError> {
     let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
     let reference = &quality.dataset.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), DatasetView::read).await?;
+    Ok(Some(view.unwrap_or(DatasetView::Missing)))
 }
 
 /// The texts of a calibration, which are a ConfigMap of the user's.
@@ -253,9 +264,8 @@ async fn observe_calibration(
     let engine = object.spec.engine.tensorrt_llm.as_ref();
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), CalibrationView::read).await?;
+    Ok(Some(view.unwrap_or(CalibrationView::Missing)))
 }
 
 /// A record that cannot be read is not a revision; it is left where it is.

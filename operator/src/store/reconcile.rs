@@ -42,7 +42,7 @@ async fn carry_out(
     let recorded = (status != world.record).then(|| Child::ConfigMap(Box::new(decide::record_object(world, &status))));
     let apply = async |child: &Child| {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        let applied = apply::apply(&context.client, &world.namespace, child).await;
+        let applied = apply::apply(&context.client, &context.applied, &world.namespace, child).await;
         if let Err(error) = &applied {
             // A quota or an admission policy: people look at the claim, not at our log.
             let note = Note::warning(Reason::ApplyFailed, chain(error));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use slipway_operator::controllers::{run_agent_deployments, run_engines, run_profiles, run_stores};
+use slipway_operator::controllers;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,12 +42,7 @@ async fn tell(plan: Option<Plan>) -> Told {
     let mut world = World::of(&Scene::first(None), plan).await;
     let stop = CancellationToken::new();
     let context = world.operator.context();
-    let controllers = [
-        tokio::spawn(run_agent_deployments(context.clone(), stop.clone())),
-        tokio::spawn(run_engines(context.clone(), stop.clone())),
-        tokio::spawn(run_profiles(context.clone(), stop.clone())),
-        tokio::spawn(run_stores(context, stop.clone())),
-    ];
+    let running = tokio::spawn(controllers::run(context, stop.clone()));
     // Each with the seconds in which nothing more may happen then.
     let acts: [(Act, IsDone, i64); 3] =
         [(Act::Create, serves, 5), (prompt("Think."), serves, 5), (Act::Delete, is_gone, 60)];
@@ -65,9 +60,7 @@ async fn tell(plan: Option<Plan>) -> Told {
         }
     }
     stop.cancel();
-    for controller in controllers {
-        controller.await.unwrap();
-    }
+    running.await.unwrap();
     let (events, has_struck) = {
         let state = world.server.state();
         (state.faults.events, state.faults.has_struck)

@@ -61,6 +61,17 @@ pub(super) fn until_next_window(now: Timestamp) -> Duration {
     Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
 }
 
+/// The window after which pods are to report what the judge still reads. These are windows since it last wrote down
+/// what it had read, those that late clocks may have held up, and the latest ones, by which the split is judged.
+/// Windows before the present weight are never read.
+pub fn judged_after(rollout: &RolloutStatus, now: Timestamp) -> u64 {
+    let id = |time: Timestamp| window_id(u64::try_from(time.as_second()).unwrap_or(0));
+    let since = rollout.weight_since.as_ref().map_or(0, |since| id(since.0));
+    let written = rollout.judged_at.as_ref().filter(|_| rollout.judge_state.is_some());
+    let read = written.map_or(since, |at| id(at.0.min(now)));
+    read.saturating_sub(MENDED_WINDOWS + 2 * PATIENCE_WINDOWS).max(since.saturating_sub(1))
+}
+
 /// The judge's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judged {
