@@ -105,15 +105,20 @@ impl Context {
         S: PartialEq,
     {
         // No `..`: a new part of a plan must be at rest too.
-        let Plan { children, removals, status, notes, announcements, requeue: _ } = plan;
+        let Plan { children: _, removals, status, notes, announcements, requeue: _ } = plan;
         let is_silent = removals.is_empty() && notes.is_empty() && announcements.is_empty();
-        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-        let holds = |child| self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child));
-        let is_at_rest = is_silent && observed == Some(status) && children.iter().all(holds);
+        let is_at_rest = is_silent && observed == Some(status) && self.lacking(object, plan).next().is_none();
         if is_at_rest {
             self.failures.forget(&key(object));
         }
         is_at_rest
+    }
+
+    /// The children of a plan that are not what they should be, as far as caches show.
+    pub fn lacking<'a, K: Resource, S>(&self, object: &K, plan: &'a Plan<S>) -> impl Iterator<Item = &'a Child> {
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        let holds = |child| self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child));
+        plan.children.iter().filter(move |child| !holds(child))
     }
 }
 

@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::{ResourceExt, runtime::controller::Action};
-use slipway_crds::v1alpha1::AgentDeployment;
-use slipway_operator_core::agent_deployment::decide;
+use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentStatus};
+use slipway_operator_core::{
+    agent_deployment::{decide, figures},
+    plan::{Child, Plan},
+};
 
 use super::observe::{self, Sources};
 use crate::{
@@ -17,10 +20,14 @@ use crate::{
 /// # Errors
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    if let Some(action) = glance(&object, &context).await {
+    let glanced = glance(&object, &context).await;
+    if let Glanced::AtRest(action) = glanced {
         return Ok(action);
     }
     let _turn = context.turns.take(observe::has_canary(&object)).await;
+    if let Glanced::Figures(object, plan) = glanced {
+        return carry_out(&context, object.as_ref(), object.status.as_ref(), *plan).await;
+    }
     let namespace = object.namespace().unwrap_or_default();
     let sources = sources(&context, &context.reader);
     let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
@@ -39,13 +46,31 @@ fn sources<'a>(context: &'a Context, reader: &'a Reader) -> Sources<'a> {
     Sources { reader, pods, prometheus: prometheus.as_ref(), settings, clock: *clock }
 }
 
-/// When to look again, if caches show that there is nothing to do.
-async fn glance(object: &AgentDeployment, context: &Context) -> Option<Action> {
-    let reader = context.glance()?;
-    let namespace = object.namespace().unwrap_or_default();
-    let observed = observe::observe(sources(context, &reader), &namespace, &object.name_any()).await;
-    let (object, mut world) = observed.ok()??;
+/// What caches show.
+enum Glanced {
+    /// There is nothing to do.
+    AtRest(Action),
+    /// Nothing but figures is to be written.
+    Figures(Box<AgentDeployment>, Box<Plan<AgentDeploymentStatus>>),
+    /// More is to be done, or caches cannot be read.
+    Unclear,
+}
+
+async fn glance(object: &AgentDeployment, context: &Context) -> Glanced {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let Some(reader) = context.glance() else { return Glanced::Unclear };
+    let observed = observe::observe(sources(context, &reader), &namespace, &name).await;
+    let Ok(Some((object, mut world))) = observed else { return Glanced::Unclear };
     world.settled = context.notifier.settled(&world.owner.uid);
-    let plan = decide::decide(&world).ok()?;
-    context.is_at_rest(&object, object.status.as_ref(), &plan).then(|| Action::requeue(plan.requeue))
+    let Ok(plan) = decide::decide(&world) else { return Glanced::Unclear };
+    if context.is_at_rest(&object, object.status.as_ref(), &plan) {
+        return Glanced::AtRest(Action::requeue(plan.requeue));
+    }
+    let lacking: Vec<Child> = context.lacking(&object, &plan).cloned().collect();
+    match &object.status {
+        Some(before) if figures::are_all(&name, before, &plan, &lacking) => {
+            Glanced::Figures(Box::new(object), Box::new(Plan { children: lacking, ..plan }))
+        }
+        Some(_) | None => Glanced::Unclear,
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
-use slipway_operator_core::plan::RESYNC;
+use slipway_operator_core::plan::{RESYNC, UNWATCHED};
 use tokio::time::Instant;
 
 /// How old the knowledge of groups and kinds may be: whoever installs a kind waits for as long.
@@ -45,7 +45,7 @@ impl Memo {
         locked(&self.kinds).insert(group_version.to_owned(), (Instant::now(), kinds.to_vec()));
     }
 
-    /// What a text meant, or that it was not there.
+    /// What a text meant. Whoever creates a missing one waits for a shorter time.
     pub(super) fn meaning<V: Clone + 'static>(
         &self,
         place: (&str, &str, &str),
@@ -53,10 +53,9 @@ impl Memo {
     ) -> Option<Option<V>> {
         let meanings = locked(&self.meanings);
         let (at, meaning) = meanings.get(&key(place, read))?;
-        if at.elapsed() >= RESYNC {
-            return None;
-        }
-        meaning.downcast_ref::<Option<V>>().cloned()
+        let meaning = meaning.downcast_ref::<Option<V>>()?;
+        let stands = if meaning.is_some() { RESYNC } else { UNWATCHED };
+        (at.elapsed() < stands).then(|| meaning.clone())
     }
 
     pub(super) fn keep_meaning<V: Clone + Send + 'static>(
@@ -103,6 +102,8 @@ mod tests {
         assert_eq!(memo.meaning(place, length), Some(Some(7)));
         assert_eq!(memo.meaning(("team", "prompts", "more"), length), Some(None));
         assert_eq!(memo.meaning(place, is_empty), None, "another function gives another meaning");
+        tokio::time::advance(UNWATCHED).await;
+        assert_eq!(memo.meaning(("team", "prompts", "more"), length), None);
         tokio::time::advance(RESYNC).await;
         assert_eq!(memo.meaning(place, length), None);
     }
