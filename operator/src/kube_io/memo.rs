@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use slipway_operator_core::plan::{RESYNC, UNWATCHED};
 use tokio::time::Instant;
 
-/// How old the knowledge of groups and kinds may be: whoever installs a kind waits for as long.
+/// How old the knowledge of groups and kinds may be: a kind that is installed is seen after as long.
 const GROUPS: Duration = Duration::from_secs(60);
 
 /// Namespace, ConfigMap, key, and the function that reads the text.
@@ -45,7 +45,7 @@ impl Memo {
         locked(&self.kinds).insert(group_version.to_owned(), (Instant::now(), kinds.to_vec()));
     }
 
-    /// What a text meant. Whoever creates a missing one waits for a shorter time.
+    /// What a text meant. A missing one is looked for again sooner.
     pub(super) fn meaning<V: Clone + 'static>(
         &self,
         place: (&str, &str, &str),

@@ -42,13 +42,13 @@ pub(super) fn of_profile(profile: &Guarded<Profile>) -> Vec<Wake> {
     agent.into_iter().chain([Wake::Profile(ObjectRef::from_obj(profile))]).collect()
 }
 
-/// A claim, and whoever waits for it in its namespace.
+/// A claim, and the agents of its namespace that wait for it.
 pub(super) fn of_claim(agents: &Cache<Guarded<AgentDeployment>>, claim: &Guarded<PersistentVolumeClaim>) -> Vec<Wake> {
     let is_waiting = |agent: &AgentDeployment| agent.status.as_ref().is_some_and(|status| status.rollout.is_none());
     concerned(agents, claim, is_waiting).chain([Wake::Store(ObjectRef::from_obj(claim))]).collect()
 }
 
-/// Whoever made a Job or waits for it.
+/// Those that made a Job or wait for it.
 pub(super) fn of_job(agents: &Cache<Guarded<AgentDeployment>>, job: &Job) -> Vec<Wake> {
     let waiting =
         concerned(agents, job, |agent| wakes::is_concerned_by_job(&agent.name_any(), agent.status.as_ref(), job));
@@ -57,7 +57,8 @@ pub(super) fn of_job(agents: &Cache<Guarded<AgentDeployment>>, job: &Job) -> Vec
     waiting.chain(labelled_engine(job)).chain(labelled_profile(job)).chain(store).collect()
 }
 
-/// Whoever a pod works for or serves, and the Engine whose artifact it misses in the store. That Engine is to see it.
+/// Those that a pod works for or serves, and the Engine whose artifact it misses in the store. That Engine is to see
+/// it.
 pub(super) fn of_pod(neighbours: &Neighbours, glanced: &Neighbours, pod: &Pod) -> Vec<Wake> {
     let missed = || {
         let (missed, namespace) = (lost::missed(pod)?, pod.namespace()?);

@@ -191,7 +191,7 @@ mod tests {
         Keep { metrics: [Metric::AgentRunLatency].into(), loads }
     }
 
-    /// Windows in which a run of each of two strata finished, one of them in vain.
+    /// Windows in which a run of each of two strata finished, one of them with an error.
     fn evidence(started_at: &str, ids: impl IntoIterator<Item = u64>) -> Evidence {
         let window = |id: u64| {
             let row = |metric: &str, stratum: &str, errors: u64| {
