@@ -1,7 +1,7 @@
 //! What a status says of pods that serve, and that nothing but people and later looks read. Pure.
 //!
-//! Figures come with time alone. Such a status may be written on the ground of what caches show: with the version of the
-//! AgentDeployment that was read, so that one that has changed is decided on again.
+//! Figures come with time alone, so a status with others may be written on the ground of what caches show. The version
+//! of the AgentDeployment goes along: one that has changed is decided on again.
 
 use slipway_crds::v1alpha1::AgentDeploymentStatus;
 
