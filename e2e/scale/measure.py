@@ -240,6 +240,7 @@ class Rig:
 
     def grow(self, count):
         known = len(self.agents.seen)
+        self.audit.read()
         begin, before = time.time(), self.usage()
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(self.create, range(known, count)))
@@ -290,7 +291,11 @@ class Rig:
         return delays
 
     def settle(self):
-        self.wait(lambda: not self.requests(time.time() - 10, time.time() + 1), self.options.settle, "10 s of silence")
+        def is_silent():
+            requests = self.requests(time.time() - 10, time.time() + 1)
+            return all("leases" in line["resource"] for line in requests)
+
+        self.wait(is_silent, self.options.settle, "10 s of silence")
 
     def rest(self, span):
         self.audit.read()
@@ -370,7 +375,7 @@ class Rig:
             if (pod["namespace"], pod["agent"]) in keys:
                 self.evidence.silent.add(address)
         time.sleep(35)
-        found = self.events(40)
+        found = self.events(20)
         self.evidence.silent.clear()
         return {"silent": number, "delay_s": found}
 

@@ -116,9 +116,13 @@ impl Context {
 
     /// The children of a plan that are not what they should be, as far as caches show.
     pub fn lacking<'a, K: Resource, S>(&self, object: &K, plan: &'a Plan<S>) -> impl Iterator<Item = &'a Child> {
-        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-        let holds = |child| self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child));
-        plan.children.iter().filter(move |child| !holds(child))
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        plan.children.iter().filter(move |child| !self.holds(&namespace, child))
+    }
+
+    /// Whether a child is what it should be, as far as caches show.
+    fn holds(&self, namespace: &str, child: &Child) -> bool {
+        self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child))
     }
 }
 
@@ -198,7 +202,8 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
-    for child in in_order(&children) {
+    // Those that caches show in the version in which they were compared need no request.
+    for child in in_order(&children).filter(|child| !context.holds(&namespace, child)) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &context.applied, &namespace, child).await {
             publish_refusal(context, recorded, &first, &error).await;
