@@ -29,8 +29,7 @@ use crate::{
     watches::{self, Queues, Watches},
 };
 
-/// AgentDeployments that are looked at at once: all. Who waits for its pods holds nothing that another one needs, and
-/// [`crate::turns`] bounds what reads and writes the API server.
+/// AgentDeployments that are looked at at once: all, so that canaries overtake others. They wait in [`crate::turns`].
 const AGENTS_AT_ONCE: u16 = 0;
 /// Engines that are looked at at once.
 const ENGINES_AT_ONCE: u16 = 8;

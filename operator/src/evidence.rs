@@ -24,7 +24,7 @@ use slipway_operator_core::{
 use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
 use thiserror::Error;
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout, timeout_at},
 };
 use tracing::{debug, warn};
@@ -45,6 +45,8 @@ const CONCURRENCY: usize = 8;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Answers that are read at once.
 const ANSWERS: usize = 6;
+/// Looks with a canary, and others, that hold windows at once.
+const ROOMS: [usize; 2] = [8, 4];
 /// How long a pod is remembered that nobody asks about.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// Time between two looks at which pods are still asked about.
@@ -91,11 +93,16 @@ pub struct Question<'a> {
 /// What the pods of a look said, by revision.
 #[derive(Debug, Default)]
 pub struct Asked {
+    /// Room for the windows, to be kept as long as they are.
+    pub room: Option<Room>,
     /// The last hour of each pod; absent of a ready pod that does not answer.
     pub counted: BTreeMap<String, Vec<Option<Arc<CountedHour>>>>,
     /// The windows that were asked for, by name of the pod.
     pub windows: BTreeMap<String, Vec<PodEvidence>>,
 }
+
+/// Room in memory for the windows of a look.
+pub type Room = OwnedSemaphorePermit;
 
 /// Asks one pod, by its URL.
 type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceError>> + Send + Sync>;
@@ -104,6 +111,7 @@ type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceErr
 pub struct Pods {
     ask: Ask,
     lanes: Lanes,
+    rooms: Rooms,
     known: Mutex<Known>,
 }
 
@@ -113,6 +121,12 @@ struct Lanes {
     of_canaries: Semaphore,
     new: Semaphore,
     silent: Semaphore,
+}
+
+/// Looks that hold windows at once: an hour of a busy pod takes megabytes. Nobody closes them.
+struct Rooms {
+    of_canaries: Arc<Semaphore>,
+    others: Arc<Semaphore>,
 }
 
 struct Known {
@@ -148,13 +162,20 @@ impl Pods {
     ) -> Self {
         let [answering, of_canaries, new, silent] = [32, 16, 64, 8].map(Semaphore::new);
         let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
-        Self { ask: Box::new(ask), lanes: Lanes { answering, of_canaries, new, silent }, known }
+        let lanes = Lanes { answering, of_canaries, new, silent };
+        let [canaries, others] = ROOMS.map(|rooms| Arc::new(Semaphore::new(rooms)));
+        Self { ask: Box::new(ask), lanes, rooms: Rooms { of_canaries: canaries, others }, known }
     }
 
     /// What those of the pods that run have counted. Pods without an address, and those that are not ready and do not
     /// answer, have nothing to say yet.
     pub async fn ask(&self, question: Question<'_>, pods: &[Pod]) -> Asked {
         self.tidy();
+        let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
+        let room = match question.windows_after {
+            Some(_) => Arc::clone(rooms).acquire_owned().await.ok(),
+            None => None,
+        };
         let (deadline, question) = (Instant::now() + LOOK, &question);
         let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.iter().filter_map(AskedPod::of))
             .map(|pod| async move {
@@ -167,9 +188,10 @@ impl Pods {
             .await;
         answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
         answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
-        let mut asked = Asked::default();
+        let mut asked = Asked { room, ..Asked::default() };
         for (AskedPod { revision, pod, is_leaving, .. }, answer) in answers {
             let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
+            let evidence = evidence.flatten();
             asked.counted.entry(revision.clone()).or_default().push(hour);
             if question.windows_after.is_some() {
                 asked.windows.entry(revision).or_default().push(PodEvidence { pod, evidence, is_leaving });
@@ -222,6 +244,7 @@ impl Pods {
             // A new hour continues with whatever comes.
             let _ = hour.add(&evidence, 0);
         }
+        let evidence = question.windows_after.map(|_| evidence);
         Ok(Answer { hour: Arc::new(hour), evidence })
     }
 
@@ -253,7 +276,8 @@ impl Pods {
 /// What a pod said.
 struct Answer {
     hour: Arc<CountedHour>,
-    evidence: Evidence,
+    /// Where windows are needed.
+    evidence: Option<Evidence>,
 }
 
 /// A pod that is asked.

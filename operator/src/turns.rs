@@ -1,5 +1,5 @@
-//! Whose turn it is to read and write the API server for an AgentDeployment. Canaries have turns of their own: their
-//! judgement waits for no agent that is at rest or begins.
+//! Whose turn it is to glance at an AgentDeployment, and to read and write the API server for it. What waits takes no
+//! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -7,26 +7,52 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const OTHERS: usize = 8;
 /// The same of those whose canary has traffic.
 const CANARIES: usize = 4;
+/// AgentDeployments that are glanced at at once; some of them wait for pods.
+const GLANCES: usize = 32;
+/// The same of those whose canary has traffic.
+const GLANCES_AT_CANARIES: usize = 16;
 
-/// Turns.
+/// Turns of one kind.
 #[derive(Debug)]
-pub struct Turns {
+struct Kind {
     others: Semaphore,
     canaries: Semaphore,
 }
 
+impl Kind {
+    const fn new(others: usize, canaries: usize) -> Self {
+        Self { others: Semaphore::const_new(others), canaries: Semaphore::const_new(canaries) }
+    }
+
+    async fn take(&self, has_canary: bool) -> Option<SemaphorePermit<'_>> {
+        let turns = if has_canary { &self.canaries } else { &self.others };
+        // Nobody closes them.
+        turns.acquire().await.ok()
+    }
+}
+
+/// Turns.
+#[derive(Debug)]
+pub struct Turns {
+    requests: Kind,
+    glances: Kind,
+}
+
 impl Default for Turns {
     fn default() -> Self {
-        Self { others: Semaphore::new(OTHERS), canaries: Semaphore::new(CANARIES) }
+        Self { requests: Kind::new(OTHERS, CANARIES), glances: Kind::new(GLANCES, GLANCES_AT_CANARIES) }
     }
 }
 
 impl Turns {
-    /// Waits for a turn, which lasts as long as what is given.
+    /// Waits for a turn at the API server, which lasts as long as what is given.
     pub async fn take(&self, has_canary: bool) -> Option<SemaphorePermit<'_>> {
-        let turns = if has_canary { &self.canaries } else { &self.others };
-        // Nobody closes them.
-        turns.acquire().await.ok()
+        self.requests.take(has_canary).await
+    }
+
+    /// The same of a glance. Who has a turn at the API server takes none.
+    pub async fn glance(&self, has_canary: bool) -> Option<SemaphorePermit<'_>> {
+        self.glances.take(has_canary).await
     }
 }
 

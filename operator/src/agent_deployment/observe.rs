@@ -45,7 +45,7 @@ use tracing::warn;
 
 use self::kinds::KnownKinds;
 use crate::{
-    evidence::{Asked, Pods, Question},
+    evidence::{Asked, Pods, Question, Room},
     kube_io::{
         jobs::job_views,
         read::{ReadError, Reader},
@@ -68,15 +68,21 @@ pub struct Sources<'a> {
     pub clock: fn() -> Timestamp,
 }
 
+/// An AgentDeployment, and everything that a decision on it needs.
+pub struct Observed {
+    /// As it was read.
+    pub object: AgentDeployment,
+    /// What is around it.
+    pub world: World,
+    /// Of what its pods counted, for as long as the world is kept.
+    _room: Option<Room>,
+}
+
 /// Observes an AgentDeployment as it is now; absent when it is gone or going.
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn observe(
-    sources: Sources<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(AgentDeployment, World)>, ReadError> {
+pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
     let Sources { reader, pods: asking, prometheus, settings, clock } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
@@ -106,7 +112,7 @@ pub async fn observe(
         keep: Keep::of(&object.spec),
         has_canary: compared.is_some(),
     };
-    let Asked { counted, windows: asked } = asking.ask(question, &judged).await;
+    let Asked { counted, windows: asked, room } = asking.ask(question, &judged).await;
     let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
     let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
     let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
@@ -178,7 +184,7 @@ pub async fn observe(
         serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
-    Ok(Some((object, world)))
+    Ok(Some(Observed { object, world, _room: room }))
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.

@@ -9,7 +9,7 @@ use slipway_operator_core::{
     plan::{Child, Plan},
 };
 
-use super::observe::{self, Sources};
+use super::observe::{self, Observed, Sources};
 use crate::{
     kube_io::read::Reader,
     reconcile::{Context, ReconcileError, carry_out},
@@ -20,19 +20,28 @@ use crate::{
 /// # Errors
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let glanced = glance(&object, &context).await;
+    let has_canary = observe::has_canary(&object);
+    let at_a_glance = context.turns.glance(has_canary).await;
+    let glanced = Box::pin(glance(&object, &context)).await;
     if let Glanced::AtRest(action) = glanced {
         return Ok(action);
     }
-    let _turn = context.turns.take(observe::has_canary(&object)).await;
     if let Glanced::Figures(object, plan) = glanced {
+        let _turn = context.turns.take(has_canary).await;
         return carry_out(&context, object.as_ref(), object.status.as_ref(), *plan).await;
     }
+    drop(at_a_glance);
+    let _turn = context.turns.take(has_canary).await;
+    Box::pin(look(object, context.clone())).await
+}
+
+/// Observes on the API server, decides and carries out.
+async fn look(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
     let sources = sources(&context, &context.reader);
     let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
     let uid = object.uid().unwrap_or_default();
-    let Some((object, mut world)) = observed else {
+    let Some(Observed { object, mut world, .. }) = observed else {
         context.notifier.forget(&uid);
         return Ok(Action::requeue(Duration::from_secs(3600)));
     };
@@ -60,7 +69,7 @@ async fn glance(object: &AgentDeployment, context: &Context) -> Glanced {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let Some(reader) = context.glance() else { return Glanced::Unclear };
     let observed = observe::observe(sources(context, &reader), &namespace, &name).await;
-    let Ok(Some((object, mut world))) = observed else { return Glanced::Unclear };
+    let Ok(Some(Observed { object, mut world, .. })) = observed else { return Glanced::Unclear };
     world.settled = context.notifier.settled(&world.owner.uid);
     let Ok(plan) = decide::decide(&world) else { return Glanced::Unclear };
     if context.is_at_rest(&object, object.status.as_ref(), &plan) {
