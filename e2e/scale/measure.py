@@ -58,6 +58,11 @@ def agent(name, has_canary):
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": name}, "spec": spec}
 
 
+def is_split(item):
+    """Whether an agent's canaries get a share of its traffic."""
+    return item["spec"]["rollout"].get("traffic", {}).get("type") == "ReplicaRatio"
+
+
 class Process:
     def __init__(self, name, command, folder, environment=None):
         self.log = open(folder / f"{name}.log", "w")
@@ -340,7 +345,7 @@ class Rig:
 
     def canaries(self):
         number = self.options.canaries
-        keys = sorted(key for key, item in list(self.agents.seen.items()) if "rollout" in item["spec"])[:number]
+        keys = sorted(key for key, item in list(self.agents.seen.items()) if is_split(item))[:number]
         begin = time.time()
         for namespace, name in keys:
             self.people.merge(f"{AGENTS}/namespaces/{namespace}/agentdeployments/{name}",
