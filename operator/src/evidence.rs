@@ -1,7 +1,8 @@
 //! Asks the serving pods what they counted: each only for what it has counted since. Reads IO.
 //!
 //! A pod that does not answer delays no other agent. Pods that answered last time are asked in a lane of their own,
-//! those of a canary in another one. New pods and silent ones have theirs, and whole hours are read a few at once.
+//! those of a canary in another one. New pods and silent ones have theirs. Each lane reads a few answers at once: one
+//! that stalls delays none of another lane. No look waits for a place among the silent.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,12 +25,15 @@ use slipway_operator_core::{
 use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
 use thiserror::Error;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OnceCell, Semaphore, SemaphorePermit},
     time::{Instant, timeout, timeout_at},
 };
 use tracing::{debug, warn};
 
-use crate::bounded_body::{self, BodyError};
+use crate::{
+    bounded_body::{self, BodyError},
+    turns::{Shared, Turn},
+};
 
 /// Port of the agent runtime's administration.
 const ADMIN_PORT: u16 = 9464;
@@ -43,10 +47,10 @@ const AGAIN: Duration = Duration::from_secs(5);
 const CONCURRENCY: usize = 8;
 /// Bytes of an answer: twice what a busy pod reports of an hour.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Answers that are read at once.
-const ANSWERS: usize = 6;
-/// Looks with a canary, and others, that hold windows at once.
-const ROOMS: [usize; 2] = [8, 4];
+/// Looks with a canary that hold windows at once; in all, and of a namespace.
+const ROOMS_OF_CANARIES: [usize; 2] = [8, 6];
+/// The same of other looks.
+const ROOMS: [usize; 2] = [4, 3];
 /// How long a pod is remembered that nobody asks about.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// Time between two looks at which pods are still asked about.
@@ -72,7 +76,7 @@ pub enum EvidenceError {
     /// Nothing came in time.
     #[error("the pod did not answer in time")]
     Silent,
-    /// Other pods that do not answer are waited for, or this one did not answer a moment ago.
+    /// Others were asked meanwhile, or this one did not answer a moment ago.
     #[error("the pod was not asked: it is asked again in a few seconds")]
     NotAsked,
 }
@@ -102,10 +106,13 @@ pub struct Asked {
 }
 
 /// Room in memory for the windows of a look.
-pub type Room = OwnedSemaphorePermit;
+pub type Room = Turn;
 
-/// Asks one pod, by its URL.
-type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceError>> + Send + Sync>;
+/// An answer that has begun: its rest.
+type Rest = BoxFuture<'static, Result<Evidence, EvidenceError>>;
+
+/// Asks one pod, by its URL, until its answer begins.
+type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync>;
 
 /// The pods that serve, and what they have said.
 pub struct Pods {
@@ -115,18 +122,76 @@ pub struct Pods {
     known: Mutex<Known>,
 }
 
-/// Pods that are asked at once. Nobody closes them.
+/// Where pods wait to be asked.
 struct Lanes {
-    answering: Semaphore,
-    of_canaries: Semaphore,
-    new: Semaphore,
-    silent: Semaphore,
+    answering: Lane,
+    of_canaries: Lane,
+    new: Lane,
+    new_of_canaries: Lane,
+    silent: Lane,
 }
 
-/// Looks that hold windows at once: an hour of a busy pod takes megabytes. Nobody closes them.
+/// Pods that are asked at once, and those of them whose answers are read at once: whole hours of many would not fit
+/// into memory. Nobody closes them.
+struct Lane {
+    turns: Semaphore,
+    answers: Semaphore,
+    /// Whether a look waits for its turn.
+    waits: bool,
+}
+
+impl Lane {
+    fn new(turns: usize, answers: usize) -> Self {
+        Self { turns: Semaphore::new(turns), answers: Semaphore::new(answers), waits: true }
+    }
+}
+
+impl Lanes {
+    fn of(&self, pod: &KnownPod, has_canary: bool) -> &Lane {
+        match (&pod.silent, &pod.asked, has_canary) {
+            (Some(_), _, _) => &self.silent,
+            (None, None, true) => &self.new_of_canaries,
+            (None, None, false) => &self.new,
+            (None, Some(_), true) => &self.of_canaries,
+            (None, Some(_), false) => &self.answering,
+        }
+    }
+}
+
+/// Looks that hold windows at once: an hour of a busy pod takes megabytes.
 struct Rooms {
-    of_canaries: Arc<Semaphore>,
-    others: Arc<Semaphore>,
+    of_canaries: Shared,
+    others: Shared,
+}
+
+/// One look at pods.
+struct Look<'a> {
+    question: &'a Question<'a>,
+    rooms: &'a Shared,
+    /// Taken once an answer begins: silent pods need none.
+    room: OnceCell<Option<Room>>,
+    began: Instant,
+}
+
+impl Look<'_> {
+    /// Until when a pod waits for its turn. A canary that waits for room is judged by all of its pods all the same.
+    fn deadline(&self) -> Instant {
+        let from = if self.question.has_canary { Instant::now() } else { self.began };
+        from + LOOK
+    }
+
+    /// Makes room for windows, where they are needed. A canary waits for it: a pod that is not read counts as silent.
+    async fn make_room(&self) -> Result<(), EvidenceError> {
+        if self.question.windows_after.is_none() {
+            return Ok(());
+        }
+        let made = self.room.get_or_init(|| self.rooms.take(self.question.namespace));
+        if self.question.has_canary {
+            made.await;
+            return Ok(());
+        }
+        timeout_at(self.deadline(), made).await.map(drop).map_err(|_| EvidenceError::NotAsked)
+    }
 }
 
 struct Known {
@@ -153,18 +218,20 @@ impl KnownPod {
 impl Pods {
     /// Asks by this connection.
     pub fn new(http: reqwest::Client) -> Self {
-        let answers = Arc::new(Semaphore::new(ANSWERS));
-        Self::asking(move |url| Box::pin(ask(http.clone(), answers.clone(), url)))
+        Self::asking(move |url| Box::pin(ask(http.clone(), url)))
     }
 
-    fn asking(
-        ask: impl Fn(String) -> BoxFuture<'static, Result<Evidence, EvidenceError>> + Send + Sync + 'static,
-    ) -> Self {
-        let [answering, of_canaries, new, silent] = [32, 16, 64, 8].map(Semaphore::new);
+    fn asking(ask: impl Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync + 'static) -> Self {
         let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
-        let lanes = Lanes { answering, of_canaries, new, silent };
-        let [canaries, others] = ROOMS.map(|rooms| Arc::new(Semaphore::new(rooms)));
-        Self { ask: Box::new(ask), lanes, rooms: Rooms { of_canaries: canaries, others }, known }
+        let lanes = Lanes {
+            answering: Lane::new(32, 2),
+            of_canaries: Lane::new(16, 2),
+            new: Lane::new(64, 2),
+            new_of_canaries: Lane::new(16, 1),
+            silent: Lane { waits: false, ..Lane::new(8, 1) },
+        };
+        let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
+        Self { ask: Box::new(ask), lanes, rooms, known }
     }
 
     /// What those of the pods that run have counted. Pods without an address, and those that are not ready and do not
@@ -172,14 +239,11 @@ impl Pods {
     pub async fn ask(&self, question: Question<'_>, pods: &[Pod]) -> Asked {
         self.tidy();
         let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
-        let room = match question.windows_after {
-            Some(_) => Arc::clone(rooms).acquire_owned().await.ok(),
-            None => None,
-        };
-        let (deadline, question) = (Instant::now() + LOOK, &question);
+        let look = Look { question: &question, rooms, room: OnceCell::new(), began: Instant::now() };
+        let asking = &look;
         let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.iter().filter_map(AskedPod::of))
             .map(|pod| async move {
-                let answer = self.ask_pod(question, &pod, deadline).await;
+                let answer = self.ask_pod(asking, &pod).await;
                 let answer = answer.inspect_err(|error| log_failure(&pod.pod, error)).ok();
                 (pod, answer)
             })
@@ -188,7 +252,7 @@ impl Pods {
             .await;
         answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
         answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
-        let mut asked = Asked { room, ..Asked::default() };
+        let mut asked = Asked { room: look.room.into_inner().flatten(), ..Asked::default() };
         for (AskedPod { revision, pod, is_leaving, .. }, answer) in answers {
             let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
             let evidence = evidence.flatten();
@@ -200,28 +264,19 @@ impl Pods {
         asked
     }
 
-    async fn ask_pod(
-        &self,
-        question: &Question<'_>,
-        pod: &AskedPod,
-        deadline: Instant,
-    ) -> Result<Answer, EvidenceError> {
-        let key = (question.namespace.to_owned(), pod.pod.clone());
+    async fn ask_pod(&self, look: &Look<'_>, pod: &AskedPod) -> Result<Answer, EvidenceError> {
+        let key = (look.question.namespace.to_owned(), pod.pod.clone());
         let known = self.known().pods.get(&key).cloned().unwrap_or_default();
         if known.silent.is_some_and(|since| since.elapsed() < AGAIN) {
             return Err(EvidenceError::NotAsked);
         }
-        let lane = match (&known.silent, &known.asked) {
-            (Some(_), _) => &self.lanes.silent,
-            (None, None) => &self.lanes.new,
-            (None, Some(_)) if question.has_canary => &self.lanes.of_canaries,
-            (None, Some(_)) => &self.lanes.answering,
-        };
-        let answer = match timeout_at(deadline, lane.acquire()).await {
-            Ok(_turn) => self.ask_since(question, pod, known.hour.clone()).await,
-            Err(_) => Err(EvidenceError::NotAsked),
-        };
-        let is_silent = matches!(answer, Err(EvidenceError::Silent | EvidenceError::NotAsked));
+        let lane = self.lanes.of(&known, look.question.has_canary);
+        let answer = self.ask_since(look, lane, pod, known.hour.clone()).await;
+        // Who was not asked stays what it was.
+        if matches!(answer, Err(EvidenceError::NotAsked)) {
+            return answer;
+        }
+        let is_silent = matches!(answer, Err(EvidenceError::Silent));
         // Whatever it has counted before is still so.
         let hour = answer.as_ref().ok().map(|answer| answer.hour.clone()).or(known.hour);
         self.remember(key, hour, is_silent.then(Instant::now));
@@ -230,22 +285,37 @@ impl Pods {
 
     async fn ask_since(
         &self,
-        question: &Question<'_>,
+        look: &Look<'_>,
+        lane: &Lane,
         pod: &AskedPod,
         hour: Option<Arc<CountedHour>>,
     ) -> Result<Answer, EvidenceError> {
+        let question = look.question;
         let known = hour.filter(|hour| hour.keeps(&question.keep)).map(Arc::unwrap_or_clone);
         let mut hour = known.unwrap_or_else(|| CountedHour::new(question.keep.clone()));
         let after = question.windows_after.map_or(hour.last(), |windows| windows.min(hour.last()));
-        let mut evidence = (self.ask)(pod.url(after)).await?;
+        let mut evidence = self.receive(look, lane, pod.url(after)).await?;
         if !hour.add(&evidence, after) {
-            evidence = (self.ask)(pod.url(0)).await?;
+            evidence = self.receive(look, lane, pod.url(0)).await?;
             hour = CountedHour::new(question.keep.clone());
             // A new hour continues with whatever comes.
             let _ = hour.add(&evidence, 0);
         }
         let evidence = question.windows_after.map(|_| evidence);
         Ok(Answer { hour: Arc::new(hour), evidence })
+    }
+
+    /// An answer that begins gives its turn back, and waits for room to be read.
+    async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Evidence, EvidenceError> {
+        let asked = match lane.waits {
+            true => turn(&lane.turns, look.deadline()).await?,
+            false => lane.turns.try_acquire().map_err(|_| EvidenceError::NotAsked)?,
+        };
+        let rest = (self.ask)(url).await?;
+        drop(asked);
+        look.make_room().await?;
+        let _read = turn(&lane.answers, look.deadline()).await?;
+        rest.await
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -310,12 +380,22 @@ impl AskedPod {
     }
 }
 
-/// An answer that begins waits for room to be read: whole hours of many pods would not fit into memory.
-async fn ask(http: reqwest::Client, answers: Arc<Semaphore>, url: String) -> Result<Evidence, EvidenceError> {
+/// A turn that comes in time.
+async fn turn(turns: &Semaphore, deadline: Instant) -> Result<SemaphorePermit<'_>, EvidenceError> {
+    if deadline <= Instant::now() {
+        return Err(EvidenceError::NotAsked);
+    }
+    let turn = timeout_at(deadline, turns.acquire()).await;
+    turn.ok().and_then(Result::ok).ok_or(EvidenceError::NotAsked)
+}
+
+async fn ask(http: reqwest::Client, url: String) -> Result<Rest, EvidenceError> {
     let answer = timeout(PATIENCE, http.get(url).send()).await.map_err(|_| EvidenceError::Silent)?;
     let answer = answer.and_then(reqwest::Response::error_for_status).map_err(EvidenceError::Ask)?;
-    // Nobody closes them.
-    let _room = answers.acquire().await;
+    Ok(Box::pin(read(answer)))
+}
+
+async fn read(answer: reqwest::Response) -> Result<Evidence, EvidenceError> {
     let body = timeout(PATIENCE, bounded_body::read(answer, MAX_BYTES)).await.map_err(|_| EvidenceError::Silent)?;
     let evidence: Evidence =
         serde_json::from_slice(&body.map_err(EvidenceError::Receive)?).map_err(EvidenceError::Read)?;

@@ -75,7 +75,7 @@ pub struct Observed {
     /// What is around it.
     pub world: World,
     /// Of what its pods counted, for as long as the world is kept.
-    _room: Option<Room>,
+    pub room: Option<Room>,
 }
 
 /// Observes an AgentDeployment as it is now; absent when it is gone or going.
@@ -101,6 +101,12 @@ pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Resul
     let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
     let workloads = observe_workloads(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
+    let serving = deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect();
+    let seen = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
+    let lasting = engines.into_iter().filter(|engine| engine.metadata.deletion_timestamp.is_none());
+    let engines = lasting.map(|engine| (engine.name_any(), engine.status.unwrap_or_default())).collect();
+    // What the whole namespace has takes megabytes, and pods are waited for.
+    drop((jobs, pods));
     // Before pods are asked: what they had not finished then is read the next time.
     let now = clock();
     let memory = drift::memory(&config_maps, name);
@@ -138,7 +144,6 @@ pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Resul
         }
         None => BTreeMap::new(),
     };
-    let jobs = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
         now,
@@ -174,17 +179,13 @@ pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Resul
         route,
         pools,
         rules,
-        jobs,
-        engines: engines
-            .into_iter()
-            .filter(|engine| engine.metadata.deletion_timestamp.is_none())
-            .map(|engine| (engine.name_any(), engine.status.unwrap_or_default()))
-            .collect(),
+        jobs: seen,
+        engines,
         revisions: readable_revisions(&revisions),
-        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
+        serving,
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
-    Ok(Some(Observed { object, world, _room: room }))
+    Ok(Some(Observed { object, world, room }))
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.

@@ -21,8 +21,10 @@ use crate::{
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let has_canary = observe::has_canary(&object);
-    let at_a_glance = context.turns.glance(has_canary).await;
+    let at_a_glance = context.turns.glance(&object.namespace().unwrap_or_default(), has_canary).await;
     let glanced = Box::pin(glance(&object, &context)).await;
+    // Whoever waits for a turn at the API server keeps nobody from glancing.
+    drop(at_a_glance);
     if let Glanced::AtRest(action) = glanced {
         return Ok(action);
     }
@@ -30,7 +32,6 @@ pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> R
         let _turn = context.turns.take(has_canary).await;
         return carry_out(&context, object.as_ref(), object.status.as_ref(), *plan).await;
     }
-    drop(at_a_glance);
     let _turn = context.turns.take(has_canary).await;
     Box::pin(look(object, context.clone())).await
 }
@@ -41,12 +42,14 @@ async fn look(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Act
     let sources = sources(&context, &context.reader);
     let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
     let uid = object.uid().unwrap_or_default();
-    let Some(Observed { object, mut world, .. }) = observed else {
+    let Some(Observed { object, mut world, room }) = observed else {
         context.notifier.forget(&uid);
         return Ok(Action::requeue(Duration::from_secs(3600)));
     };
     world.settled = context.notifier.settled(&world.owner.uid);
     let plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
+    // Nothing that was counted is needed while requests are answered.
+    drop((world, room));
     carry_out(&context, &object, object.status.as_ref(), plan).await
 }
 
