@@ -202,8 +202,8 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
-    // Those that caches show in the version in which they were compared need no request.
-    for child in in_order(&children).filter(|child| !context.holds(&namespace, child)) {
+    // Whatever caches show: a plan that was made on what the API server says is compared with it to the end.
+    for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &context.applied, &namespace, child).await {
             publish_refusal(context, recorded, &first, &error).await;
@@ -212,7 +212,7 @@ where
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::remove(&context.client, &namespace, removal).await {
+        if let Err(error) = apply::remove(&context.client, &context.applied, &namespace, removal).await {
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }

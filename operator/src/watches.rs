@@ -1,5 +1,6 @@
 //! One watch a kind for all controllers: it fills the kind's cache, and then wakes who is concerned.
 
+mod back_off;
 mod wakes;
 
 use std::{convert::Infallible, error::Error, sync::Arc, time::Duration};
@@ -33,9 +34,10 @@ use slipway_operator_core::{inference_pool::InferencePool, plan::RESYNC, prometh
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use self::wakes::Wake;
+use self::{back_off::BackOff, wakes::Wake};
 use crate::{
     kube_io::{
+        applied::Applied,
         cache::{Cache, Caches, Kept, Stripped, Writer, cache},
         read::{Read, Reader},
     },
@@ -48,10 +50,8 @@ const PAGE: u32 = 200;
 const WAITING: usize = 1024;
 /// How long a kind that the cluster does not serve is not asked for again.
 const UNSERVED: Duration = Duration::from_secs(60);
-/// Waiting time after a first failure of a watch; each further one doubles it.
-const FIRST_BACK_OFF: Duration = Duration::from_millis(800);
-/// Longest waiting time after a failure.
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(30);
+/// Seconds after which a watch is asked for again from where it was. One that fell silent is found out by that.
+const WATCHED_SECONDS: u32 = 60;
 
 type Guarded<K> = DeserializeGuard<K>;
 type Queue<K> = Receiver<ObjectRef<Guarded<K>>>;
@@ -116,7 +116,7 @@ struct Beginning {
 
 /// Which objects of a kind are watched.
 fn selected(selector: &str) -> watcher::Config {
-    watcher::Config::default().page_size(PAGE).labels(selector)
+    watcher::Config::default().page_size(PAGE).labels(selector).timeout(WATCHED_SECONDS)
 }
 
 /// Begins them. A controller that is woken finds in the caches what woke it.
@@ -144,18 +144,18 @@ pub fn begin(context: &Arc<Context>) -> (Watches, Queues) {
     all.needed::<Pod>(&ours, move |pod| wakes::of_pod(&woken.neighbours, &woken.glanced_neighbours, pod));
     all.needed::<Deployment>(&ours, wakes::of_child);
     all.needed::<Service>(&ours, wakes::of_child);
-    // What the operator alone writes wakes nobody.
-    all.needed::<ConfigMap>(&ours, |_| Vec::new());
-    all.needed::<ControllerRevision>(&ours, |_| Vec::new());
+    // The operator alone writes them, but anybody deletes them.
+    all.needed::<ConfigMap>(&ours, wakes::of_child);
+    all.needed::<ControllerRevision>(&ours, wakes::of_child);
     all.optional::<HttpRoute>(&ours, wakes::of_child);
     // Nobody is asked for what the chart does not allow.
     if context.settings.gateway.inference_pools {
-        all.optional::<InferencePool>(&ours, |_| Vec::new());
+        all.optional::<InferencePool>(&ours, wakes::of_child);
     }
     if context.settings.network_policies.agents {
-        all.optional::<NetworkPolicy>(&ours, |_| Vec::new());
+        all.optional::<NetworkPolicy>(&ours, wakes::of_child);
     }
-    all.optional::<PartialObjectMeta<PrometheusRule>>(&ours, |_| Vec::new());
+    all.optional::<PartialObjectMeta<PrometheusRule>>(&ours, wakes::of_child);
     let Beginning { caches, tasks, .. } = all;
     (Watches { agents, engines, profiles, claims, jobs, caches: Arc::new(caches), _tasks: tasks }, queues)
 }
@@ -197,8 +197,9 @@ impl Beginning {
     ) {
         // Not all kinds are listed again at the same moment.
         let every = RESYNC + Duration::from_secs(5) * u32::try_from(self.tasks.len()).unwrap_or_default();
-        let (reader, wakes) = (self.context.reader.clone(), self.wakes.clone());
-        self.tasks.spawn(async move { follow(followed, (reader, every), wakes, wake).await });
+        let (context, wakes) = (self.context.clone(), self.wakes.clone());
+        self.tasks
+            .spawn(async move { follow(followed, (&context.reader, &context.applied, every), wakes, wake).await });
     }
 }
 
@@ -215,14 +216,14 @@ struct Followed<K: Kept> {
 /// Follows a kind for ever. What a watch has missed is found by the next list.
 async fn follow<K: Kept + Stripped>(
     followed: Followed<K>,
-    (reader, every): (Reader, Duration),
+    (reader, applied, every): (&Reader, &Applied, Duration),
     mut wakes: Wakes,
     wake: impl Fn(&K) -> Vec<Wake>,
 ) -> Infallible {
     let Followed { mut writer, events, is_served } = followed;
-    let mut back_off = FIRST_BACK_OFF;
+    let mut back_off = BackOff::default();
     loop {
-        if !is_served && !serves::<K>(&reader).await {
+        if !is_served && !serves::<K>(reader).await {
             writer.doubt();
             tokio::time::sleep(UNSERVED).await;
             continue;
@@ -232,10 +233,13 @@ async fn follow<K: Kept + Stripped>(
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    if matches!(event, Event::InitDone) {
-                        back_off = FIRST_BACK_OFF;
-                    }
+                    back_off.seen(&event);
                     for changed in writer.take(&event) {
+                        if !writer.has(&changed) {
+                            let metadata = changed.meta();
+                            let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+                            applied.forget::<K>(namespace.unwrap_or_default(), name.unwrap_or_default());
+                        }
                         for woken in wake(&changed) {
                             wakes.send(woken).await;
                         }
@@ -250,8 +254,7 @@ async fn follow<K: Kept + Stripped>(
         if let Some(error) = failure {
             writer.doubt();
             warn!(kind = %K::kind(&()), error = &error as &dyn Error, "a watch failed; it begins again with a list");
-            tokio::time::sleep(back_off).await;
-            back_off = LONGEST_BACK_OFF.min(back_off * 2);
+            tokio::time::sleep(back_off.failed()).await;
         }
     }
 }

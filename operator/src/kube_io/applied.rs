@@ -2,6 +2,7 @@
 //! request is needed to know it.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
@@ -26,10 +27,11 @@ use slipway_operator_core::{inference_pool::InferencePool, plan::Child, promethe
 
 use super::cache::{Caches, Kept};
 
-/// Objects that are remembered at most; beyond that each is compared once more.
-const MOST: usize = 200_000;
+/// Objects that are remembered at most, about as many as ten thousand agents have; beyond that each is compared once
+/// more. Those that are gone are forgotten before.
+const MOST: usize = 65_536;
 
-type Place = (String, String, String);
+type Place = (Cow<'static, str>, String, String);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
@@ -52,6 +54,11 @@ impl Applied {
         }
         let found_there = Found { resource_version, hash: hash.to_owned() };
         all.insert(place::<K>(namespace, found.meta().name.as_deref().unwrap_or_default()), found_there);
+    }
+
+    /// An object is gone, or about to go.
+    pub fn forget<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&place::<K>(namespace, name));
     }
 
     /// Whether a child is what it should be, as far as caches show.
@@ -101,7 +108,7 @@ fn is_there<C: Kept>(caches: &Caches, namespace: &str, wanted: &impl ResourceExt
 }
 
 fn place<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> Place {
-    (K::kind(&()).into_owned(), namespace.to_owned(), name.to_owned())
+    (K::kind(&()), namespace.to_owned(), name.to_owned())
 }
 
 #[cfg(test)]
@@ -136,5 +143,10 @@ mod tests {
         assert!(!applied.holds(&caches, "team", &child(&wanted)), "another version");
         applied.remember("team", &service("8", "x"), content_hash(&wanted).unwrap().short());
         assert!(applied.holds(&caches, "team", &child(&wanted)));
+        applied.forget::<ConfigMap>("team", "a");
+        assert!(applied.holds(&caches, "team", &child(&wanted)), "an object of another kind is gone");
+        applied.forget::<Service>("team", "a");
+        assert!(!applied.holds(&caches, "team", &child(&wanted)), "it is gone");
+        assert!(applied.0.lock().unwrap().is_empty());
     }
 }

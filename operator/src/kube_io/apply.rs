@@ -209,7 +209,7 @@ async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
 ///
 /// # Errors
 /// When the API server refuses for another reason than that the object is gone or has changed.
-pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+pub async fn remove(client: &Client, applied: &Applied, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
     use gateway_api::httproutes::HttpRoute;
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
@@ -217,22 +217,27 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         core::v1::{ConfigMap, Service},
         networking::v1::NetworkPolicy,
     };
+    let from = (client, applied, namespace);
     match removal.kind {
-        RemovalKind::Engine => delete::<Engine>(client, namespace, removal).await,
-        RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
-        RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
-        RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
-        RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
-        RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
-        RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
-        RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
-        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(client, namespace, removal).await,
-        RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
-        RemovalKind::Job => delete::<Job>(client, namespace, removal).await,
+        RemovalKind::Engine => delete::<Engine>(from, removal).await,
+        RemovalKind::Deployment => delete::<Deployment>(from, removal).await,
+        RemovalKind::Service => delete::<Service>(from, removal).await,
+        RemovalKind::ConfigMap => delete::<ConfigMap>(from, removal).await,
+        RemovalKind::ControllerRevision => delete::<ControllerRevision>(from, removal).await,
+        RemovalKind::Profile => delete::<Profile>(from, removal).await,
+        RemovalKind::HttpRoute => delete::<HttpRoute>(from, removal).await,
+        RemovalKind::InferencePool => delete::<InferencePool>(from, removal).await,
+        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(from, removal).await,
+        RemovalKind::PrometheusRule => delete::<PrometheusRule>(from, removal).await,
+        RemovalKind::Job => delete::<Job>(from, removal).await,
     }
 }
 
-async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+async fn delete<K: Kind>(
+    (client, applied, namespace): (&Client, &Applied, &str),
+    removal: &Removal,
+) -> Result<(), ApplyError> {
+    applied.forget::<K>(namespace, &removal.name);
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let preconditions =
         Preconditions { uid: Some(removal.uid.clone()), resource_version: Some(removal.resource_version.clone()) };

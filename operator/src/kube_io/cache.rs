@@ -134,6 +134,11 @@ impl<K: Kept> Writer<K> {
         }
     }
 
+    /// Whether an object is still there.
+    pub fn has(&self, object: &K) -> bool {
+        self.cache.objects.get(&ObjectRef::from_obj(object)).is_some()
+    }
+
     /// The watch has ended: nobody knows what happens meanwhile.
     pub fn doubt(&self) {
         self.cache.is_ready.store(false, Ordering::Release);

@@ -63,7 +63,8 @@ async fn carry_out(
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        apply::remove(&context.client, &world.namespace, removal).await.map_err(ReconcileError::Apply)?;
+        let removed = apply::remove(&context.client, &context.applied, &world.namespace, removal).await;
+        removed.map_err(ReconcileError::Apply)?;
     }
     told?;
     context.failures.forget(&key(claim));
