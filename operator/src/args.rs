@@ -159,7 +159,9 @@ impl Args {
 /// without this it would look for them.
 fn pods_client() -> Result<reqwest::Client, reqwest::Error> {
     let none = reqwest::redirect::Policy::none();
-    reqwest::Client::builder().no_proxy().redirect(none).tls_certs_only([]).build()
+    // A connection that is kept has a buffer of up to 0.4 MiB once it has read an hour. A pod is asked every ten
+    // seconds at most, so a new one costs little.
+    reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().redirect(none).tls_certs_only([]).build()
 }
 
 /// Runs the controllers as long as the lease is held, and gives it back last.

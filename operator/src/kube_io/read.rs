@@ -12,7 +12,10 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tracing::warn;
 
-use super::{cache::Caches, memo::Memo};
+use super::{
+    cache::Caches,
+    memo::{Meaning, Memo},
+};
 
 /// Why objects cannot be read.
 #[derive(Debug, Error)]
@@ -160,7 +163,7 @@ impl Reader {
         read: fn(&str) -> V,
     ) -> Result<Option<V>, ReadError>
     where
-        V: Clone + Send + 'static,
+        V: Meaning,
     {
         if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.meaning((namespace, name, key), read)) {
             return Ok(known);

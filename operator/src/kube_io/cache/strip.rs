@@ -45,11 +45,22 @@ macro_rules! stripped {
     };
 }
 
+/// What `kubectl apply` writes beside an object: the object once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 fn without_managers<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
+    without_copy(object);
+}
+
+fn without_copy<K: Resource>(object: &mut K) {
+    object.meta_mut().annotations.iter_mut().for_each(|annotations| {
+        annotations.remove(LAST_APPLIED);
+    });
 }
 
 stripped!(DeserializeGuard<AgentDeployment>, |object| {
+    without_copy(object);
     let entries = object.meta_mut().managed_fields.iter_mut().flatten();
     entries.for_each(|entry| entry.fields_v1 = Some(FieldsV1(replicas(entry.fields_v1.take()))));
 });
@@ -86,14 +97,26 @@ stripped!(Deployment, |object| {
 stripped!(Pod, |object| {
     without_managers(object);
     object.metadata.annotations = None;
-    object.spec = object.spec.take().map(pod_spec);
+    let conditions = object.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    // Only then volumes are looked at.
+    let waits = conditions.into_iter().any(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False");
+    object.spec = object.spec.take().map(|spec| pod_spec(spec, waits));
+    if let Some(status) = &mut object.status {
+        status.container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
+        status.init_container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
+        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+    }
 });
 
 /// A plan takes a fifth of the memory as text.
 impl Stripped for ControllerRevision {
     fn strip(&mut self) {
         without_managers(self);
-        self.data = self.data.take().map(|data| RawExtension(Value::String(data.0.to_string())));
+        self.data = self.data.take().map(|data| {
+            let mut text = data.0.to_string();
+            text.shrink_to_fit();
+            RawExtension(Value::String(text))
+        });
     }
 
     fn restored(&self) -> Self {
@@ -111,19 +134,26 @@ fn replicas(fields: Option<FieldsV1>) -> Value {
     owned.map_or(Value::Null, |owned| json!({"f:spec": {"f:serving": {"f:replicas": owned}}}))
 }
 
-/// Node, deadline, volumes that a pod may wait for, and of containers name, image and what they materialize.
-fn pod_spec(spec: PodSpec) -> PodSpec {
+/// Node, deadline, volumes that a pod waits for, and of containers name, image and what they materialize. A container
+/// or a volume takes kilobytes, even an empty one: lists have no room for more of them than there are.
+fn pod_spec(spec: PodSpec, waits: bool) -> PodSpec {
     let PodSpec { node_name, active_deadline_seconds, volumes, containers, init_containers, .. } = spec;
-    let volumes = volumes.map(|volumes| {
-        let awaited = volumes.into_iter().filter(|volume| volume.secret.is_some() || volume.config_map.is_some());
-        awaited.collect()
+    let volumes = volumes.filter(|_| waits).map(|mut volumes| {
+        volumes.retain(|volume| volume.secret.is_some() || volume.config_map.is_some());
+        volumes.shrink_to_fit();
+        volumes
     });
+    let named = |all: Vec<Container>| {
+        let mut all: Vec<Container> = all.into_iter().map(container).collect();
+        all.shrink_to_fit();
+        all
+    };
     PodSpec {
         node_name,
         active_deadline_seconds,
         volumes,
-        containers: containers.into_iter().map(container).collect(),
-        init_containers: init_containers.map(|all| all.into_iter().map(container).collect()),
+        containers: named(containers),
+        init_containers: init_containers.map(named),
         ..PodSpec::default()
     }
 }
@@ -170,11 +200,32 @@ mod tests {
         let expected: Pod = object(json!({
             "metadata": {"name": "p"},
             "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "i:1"}],
-                "initContainers": [{"name": "m", "image": "w:1", "args": ["materialize", "--identity=e"]}],
-                "volumes": [{"name": "s", "secret": {"secretName": "x"}}]},
+                "initContainers": [{"name": "m", "image": "w:1", "args": ["materialize", "--identity=e"]}]},
             "status": {"phase": "Running"},
         }));
         assert_eq!(pod, expected);
+    }
+
+    #[test]
+    fn of_a_pod_that_waits_for_volumes_is_kept_what_they_need() {
+        let condition = json!({"type": "PodReadyToStartContainers", "status": "False"});
+        let pod = |volumes: Value| -> Pod {
+            object(json!({"spec": {"containers": [], "volumes": volumes}, "status": {"conditions": [condition]}}))
+        };
+        let secret = json!({"name": "s", "secret": {"secretName": "x"}});
+        let mut kept = pod(json!([secret, {"name": "e", "emptyDir": {}}]));
+        kept.strip();
+        assert_eq!(kept, pod(json!([secret])));
+        let volumes = kept.spec.and_then(|spec| spec.volumes).unwrap_or_default();
+        assert_eq!(volumes.capacity(), 1);
+    }
+
+    #[test]
+    fn an_object_is_not_kept_twice() {
+        let annotations = json!({"a": "b", "kubectl.kubernetes.io/last-applied-configuration": "{}"});
+        let mut service: Service = object(json!({"metadata": {"annotations": annotations}}));
+        service.strip();
+        assert_eq!(service, object(json!({"metadata": {"annotations": {"a": "b"}}})));
     }
 
     #[test]
