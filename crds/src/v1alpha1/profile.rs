@@ -12,8 +12,9 @@ pub use self::definitions::DEFINITIONS;
 
 use super::{
     agent_deployment::{
-        Agent, CostObjective, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns, ThroughputObjective, WrittenObjective,
+        Agent, CostObjective, EngineEntry, ErrorRateObjective, GpuFigure, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
+        ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns, ThroughputObjective, WrittenGpuLimit,
+        WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -91,6 +92,10 @@ pub struct ProfileInputs {
     /// Maximum cost of 1,000 runs or requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostObjective>,
+    /// Bounds on what the GPUs do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3))]
+    pub gpu: Vec<WrittenGpuLimit>,
     /// Price by which costs are compared, as it was when the campaign began. Absent if the choice does not depend on
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -351,6 +356,9 @@ pub struct Measurement {
     /// Number of tokens that the model wrote in the runs that succeeded. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<i64>,
+    /// What the GPUs did meanwhile. Absent where nothing bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<MeasuredGpu>,
     /// What serving at this throughput costs, by `price`. Absent without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MeasuredCost>,
@@ -390,6 +398,29 @@ pub struct MeasuredLatency {
     /// Upper 95 % bound. Absent with too few requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<i64>,
+}
+
+/// What the GPUs of a replica did, as Triton sampled it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredGpu {
+    /// Mean utilization in percent.
+    pub utilization_percent: i32,
+    /// Mean power of a GPU in watts.
+    pub power_watts: i32,
+    /// Most memory used on a GPU in MiB.
+    pub memory_mebibytes: i32,
+}
+
+impl MeasuredGpu {
+    /// A figure of it.
+    pub fn figure(&self, figure: GpuFigure) -> i32 {
+        match figure {
+            GpuFigure::Utilization => self.utilization_percent,
+            GpuFigure::Power => self.power_watts,
+            GpuFigure::Memory => self.memory_mebibytes,
+        }
+    }
 }
 
 /// What serving at a measured throughput costs, in millionths of a US dollar.

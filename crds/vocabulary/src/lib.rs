@@ -1,7 +1,7 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
-//! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. A [`RolloutVerdict`] is the judge's on a
+//! [`LatencyMetric`], a [`GpuLimit`] a [`GpuFigure`], and a [`MeasurementVerdict`] says whether they are met. A [`RolloutVerdict`] is the judge's on a
 //! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
 //! measures it. [`gpu`] is the one table of GPU products, [`preflight`] what a pod checks of its GPUs, and
 //! [`ToolCallDialect`] how a model writes its tool calls.
@@ -14,6 +14,7 @@ mod driver;
 pub mod evidence;
 pub mod failure;
 pub mod gpu;
+mod gpu_limit;
 mod latency;
 mod measurement;
 mod percentile;
@@ -24,6 +25,7 @@ mod tool_calls;
 
 pub use driver::{ProfilingDriver, ThroughputUnit};
 pub use failure::FailureClass;
+pub use gpu_limit::{GpuFigure, GpuLimit, MissedSide};
 pub use latency::{LatencyMetric, LatencyObjective};
 pub use measurement::MeasurementVerdict;
 pub use percentile::Percentile;

@@ -3,7 +3,7 @@
 use slipway_analysis::slo::{Bound, Limit, nearest};
 use slipway_crds::{
     v1alpha1::{
-        agent_deployment::{CostObjective, ThroughputUnit, WrittenObjective},
+        agent_deployment::{CostObjective, ThroughputUnit, WrittenGpuLimit, WrittenObjective},
         profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
     },
     values::PositiveDecimal,
@@ -48,6 +48,9 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
             target(inputs, purpose) as f64 / 1e3
         ),
         None if missed == COST => cost_words(inputs, nearest.binding.value, &place),
+        None if of_gpus(inputs).any(|(limit, _)| limit.figure.limit_name() == missed) => {
+            gpu_words(inputs, (missed, nearest.binding.value), &place)
+        }
         None => format!(
             "the error rate would be met with a max of {:.2} % or more (it is {:.2} %), by {place}",
             nearest.binding.value / 1e4,
@@ -68,6 +71,27 @@ fn serves(row: &Measurement, purpose: MeasurementPurpose) -> bool {
         MeasurementPurpose::Confirm => MeasurementPurpose::Confirm,
     };
     of == purpose
+}
+
+/// Every bound on what the GPUs do, from below and from above.
+fn of_gpus(inputs: &ProfileInputs) -> impl Iterator<Item = (&WrittenGpuLimit, Bound)> {
+    inputs.gpu.iter().flat_map(|limit| {
+        let bounds = [limit.min.map(|min| Bound::AtLeast(min.into())), limit.max.map(|max| Bound::AtMost(max.into()))];
+        bounds.into_iter().flatten().map(move |bound| (limit, bound))
+    })
+}
+
+fn gpu_words(inputs: &ProfileInputs, (missed, value): (&str, f64), place: &str) -> String {
+    let is_it = |(limit, bound): &(&WrittenGpuLimit, Bound)| {
+        limit.figure.limit_name() == missed && !Limit::new(missed, *bound).is_met(value)
+    };
+    let Some((limit, bound)) = of_gpus(inputs).find(is_it) else { return String::new() };
+    let (figure, unit) = (limit.figure, limit.figure.unit());
+    let (field, comparison, is) = match bound {
+        Bound::AtLeast(is) => ("min", "less", is),
+        Bound::AtMost(is) => ("max", "more", is),
+    };
+    format!("{figure} would be met with a {field} of {value} {unit} or {comparison} (it is {is} {unit}), by {place}")
 }
 
 fn cost_words(inputs: &ProfileInputs, microdollars: f64, place: &str) -> String {
@@ -99,6 +123,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
             Limit::new(THROUGHPUT, Bound::AtLeast(target(inputs, purpose) as f64)),
         ])
         .chain(affordable(inputs, purpose).map(|(_, most)| Limit::new(COST, Bound::AtMost(most as f64))))
+        .chain(of_gpus(inputs).map(|(limit, bound)| Limit::new(limit.figure.limit_name(), bound)))
         .collect()
 }
 
@@ -121,7 +146,8 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
     let others = [Some(errors.unwrap_or(0.0)), Some(measurement.per_kilosecond as f64)];
     let cost = affordable(inputs, measurement.purpose)
         .map(|(price, _)| price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64));
-    objectives.iter().map(latency).chain(others).chain(cost).map(|value| value.filter(|_| is_measured)).collect()
+    let gpus = of_gpus(inputs).map(|(limit, _)| Some(f64::from(measurement.gpu?.figure(limit.figure))));
+    objectives.iter().map(latency).chain(others).chain(cost).chain(gpus).map(|value| value.filter(|_| is_measured)).collect()
 }
 
 /// A row that misses nothing by its values was not decided for want of requests: it says nothing of what it would take.

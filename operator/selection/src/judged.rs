@@ -5,6 +5,8 @@ use slipway_crds::v1alpha1::{
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
+use slipway_vocabulary::GpuLimit;
+
 use crate::{natural, target::driver_for};
 
 /// What the bounds of a row say of objectives.
@@ -48,11 +50,21 @@ pub fn judge(inputs: &ProfileInputs, row: &Measurement) -> Judged {
     let objectives = judged(inputs, row.purpose);
     let assessed: Vec<Assessment> = objectives.iter().map(|objective| assessment(objective, row)).collect();
     let first = |wanted| objectives.iter().zip(&assessed).find(|(_, of)| **of == wanted).map(|(named, _)| &named.name);
-    match (first(Assessment::Missed), first(Assessment::Open)) {
-        (Some(name), _) => missed(format!("{name} is missed")),
-        (None, Some(name)) => Judged::Open { objective: name.clone() },
-        (None, None) => Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() },
+    match (first(Assessment::Missed), missed_of_gpus(inputs, row), first(Assessment::Open)) {
+        (Some(name), ..) => missed(format!("{name} is missed")),
+        (None, Some(words), _) => missed(words),
+        (None, None, Some(name)) => Judged::Open { objective: name.clone() },
+        (None, None, None) => match inputs.gpu.first().filter(|_| row.gpu.is_none()) {
+            Some(limit) => Judged::Open { objective: limit.figure.limit_name().to_owned() },
+            None => Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() },
+        },
     }
+}
+
+/// The first limit on a GPU's figure that a row misses, in words.
+fn missed_of_gpus(inputs: &ProfileInputs, row: &Measurement) -> Option<String> {
+    let gpu = row.gpu?;
+    inputs.gpu.iter().find_map(|limit| GpuLimit::from(limit).miss(gpu.figure(limit.figure).unsigned_abs()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

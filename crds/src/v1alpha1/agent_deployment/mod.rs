@@ -66,8 +66,9 @@ pub use rollout_status::{
 pub use self_check::{JudgeCheck, SelfCheckStatus, UncheckedJudge};
 pub use serving::{Hardware, Serving};
 pub use slo::{
-    CostObjective, ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
-    QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
+    CostObjective, ErrorRateObjective, GpuFigure, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset,
+    QualityEvaluator, QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenGpuLimit,
+    WrittenObjective,
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
@@ -194,6 +195,12 @@ pub use tracing::Tracing;
         .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
+    validation = Rule::new(
+        "self.engine.backend == 'TensorRTLLM' || !has(self.search) || !has(self.search.queueDelayMicroseconds)")
+        .message("only Triton's model of an engine of TensorRT-LLM waits for a batch: remove \
+                  search.queueDelayMicroseconds, or use backend TensorRTLLM")
+        .field_path(".search.queueDelayMicroseconds"),
+    validation = slo::limits_of_gpus_can_be_measured(),
     validation = preflight::has_gpus(),
     validation = profiling::measures_ensembles(),
     validation = Rule::new(

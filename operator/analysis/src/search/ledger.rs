@@ -105,6 +105,12 @@ impl<'a> Ledger<'a> {
         beyond.peek().is_some() && beyond.all(|m| self.misses(m))
     }
 
+    /// The lowest level at which some arms were run, if every run of them missed a limit or failed.
+    pub(super) fn lowest_of_only_misses(&self, is_of: impl Fn(usize) -> bool) -> Option<usize> {
+        let runs = || self.measurements.iter().filter(|m| is_of(m.cell.arm));
+        if runs().all(|m| self.misses(m)) { runs().map(|m| m.cell.level).min() } else { None }
+    }
+
     /// The greatest factor by which a run missed a limit on a time that grows with load. Time to first token is left
     /// out: its sample percentile falls with load in one pair of runs out of ten.
     fn time_excess(&self, measurement: &Measurement) -> f64 {

@@ -104,6 +104,15 @@ impl MetricKind {
             Self::Throughput | Self::Memory | Self::Utilization | Self::ErrorRate | Self::Other => false,
         }
     }
+
+    /// Whether it is sampled of a device now and then, and tied to throughput by nothing that is known.
+    #[must_use]
+    pub fn is_sampled(self) -> bool {
+        match self {
+            Self::Memory | Self::Utilization | Self::Other => true,
+            Self::Throughput | Self::Latency | Self::FirstToken | Self::PerToken | Self::ErrorRate => false,
+        }
+    }
 }
 
 /// A quantity every run reports.

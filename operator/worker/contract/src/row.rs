@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, LatencyMetric, MeasurementVerdict, Percentile};
+use crate::{Digest, EngineRef, FailureClass, GpuFigure, LatencyMetric, MeasurementVerdict, Percentile};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -124,6 +124,17 @@ pub struct Gpu {
     pub utilization_percent: u8,
     /// Mean power, watts.
     pub power_watts: u32,
+}
+
+impl Gpu {
+    /// A figure of it.
+    pub fn figure(&self, figure: GpuFigure) -> u32 {
+        match figure {
+            GpuFigure::Utilization => u32::from(self.utilization_percent),
+            GpuFigure::Power => self.power_watts,
+            GpuFigure::Memory => self.memory_mib,
+        }
+    }
 }
 
 /// Model Analyzer's own figures of a level.

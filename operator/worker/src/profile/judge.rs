@@ -1,9 +1,9 @@
 //! From records to a row: percentiles with bounds, throughput, verdict. Pure.
 
 use slipway_analysis::slo;
-use slipway_vocabulary::evidence::Quantile;
+use slipway_vocabulary::{MissedSide, evidence::Quantile};
 use slipway_worker_contract::{
-    Digest, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
+    Digest, Gpu, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
 };
 
 use super::{
@@ -23,6 +23,8 @@ pub struct Rules {
     pub error_rate_max_ppm: Option<u32>,
     /// The throughput that an open loop must reach, per 1,000 seconds.
     pub target_per_kilosecond: Option<u64>,
+    /// Bounds on what the GPUs did.
+    pub gpu_limits: Vec<GpuLimit>,
 }
 
 impl Rules {
@@ -32,6 +34,7 @@ impl Rules {
             objectives: drivers::measurable(task),
             error_rate_max_ppm: task.error_rate_max_ppm,
             target_per_kilosecond: task.target_per_kilosecond,
+            gpu_limits: task.gpu_limits.clone(),
         }
     }
 }
@@ -142,13 +145,49 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
     })
 }
 
-/// Judges errors, throughput and all objectives; the worst decides: missed, then undecided, then met.
+/// Judges errors, throughput, latencies and GPUs; the worst decides: missed, then undecided, then met. A miss of a
+/// latency is named before one of a GPU's, because more in flight may mend only the latter.
 fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
     let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
-    match errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
-        Some(found) => (MeasurementVerdict::Infeasible, found),
-        None => latency_verdict(records, &rules.objectives),
+    if let Some(found) = errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
+        return (MeasurementVerdict::Infeasible, found);
     }
+    let of_latencies = latency_verdict(records, &rules.objectives);
+    match (of_latencies.0, gpu_verdict(records.circumstances.gpu.as_ref(), &rules.gpu_limits)) {
+        (MeasurementVerdict::Feasible, Some(of_gpus)) => of_gpus,
+        (MeasurementVerdict::Unbounded, Some(of_gpus)) if of_gpus.0 == MeasurementVerdict::Infeasible => of_gpus,
+        _ => of_latencies,
+    }
+}
+
+/// What limits on GPUs say against a level. Figures are sampled and have no bounds: they are compared as they are.
+fn gpu_verdict(gpu: Option<&Gpu>, limits: &[GpuLimit]) -> Option<(MeasurementVerdict, String)> {
+    let first = limits.first()?;
+    let Some(gpu) = gpu else {
+        let text = format!("{} is not known: Triton's metrics named no GPU", first.figure);
+        return Some((MeasurementVerdict::Unbounded, text));
+    };
+    let missed = limits.iter().find_map(|limit| limit.miss(gpu.figure(limit.figure)));
+    missed.map(|text| (MeasurementVerdict::Infeasible, text))
+}
+
+/// Whether all that a row misses is a least value of a GPU's figure: more in flight may reach it.
+pub fn misses_only_a_minimum(row: &Row, rules: &Rules) -> bool {
+    if row.verdict != MeasurementVerdict::Infeasible {
+        return false;
+    }
+    let Some(gpu) = &row.gpu else { return false };
+    let sides = || rules.gpu_limits.iter().filter_map(|limit| limit.missed_by(gpu.figure(limit.figure)));
+    let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
+    let slow = |objective: &LatencyObjective| {
+        let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
+        row.latencies.iter().find(of).is_some_and(|l| l.lower_micros > objective.max_microseconds)
+    };
+    let has_too_many_errors = too_many_errors(row.errors, row.count as usize, rules.error_rate_max_ppm).is_some();
+    sides().any(|side| is_below(&side))
+        && sides().all(|side| is_below(&side))
+        && !rules.objectives.iter().any(slow)
+        && !has_too_many_errors
 }
 
 fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
@@ -188,6 +227,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use slipway_worker_contract::GpuFigure;
+
     use crate::profile::records::{Chunk, Request, Worst};
 
     /// `count` requests, one every 10 ms, of which every tenth takes 80 ms and the others 20 ms.
@@ -288,6 +329,41 @@ mod tests {
         assert_eq!(judged(5, Some(20_000)), (MeasurementVerdict::Feasible, 5, String::new()));
         assert_eq!(judged(5, Some(10_000)), (MeasurementVerdict::Infeasible, 5, "5 of 425 failed".to_owned()));
         assert_eq!(judged(5, None).0, MeasurementVerdict::Feasible);
+    }
+
+    #[test]
+    fn a_limit_on_a_gpu_is_missed_from_either_side_and_open_where_no_gpu_was_seen() {
+        let judged = |utilization_percent: Option<u8>, min, max| {
+            let gpu = utilization_percent.map(|utilization_percent| Gpu {
+                memory_mib: 14_336,
+                utilization_percent,
+                power_watts: 200,
+            });
+            let circumstances = Circumstances { gpu, ..Circumstances::default() };
+            let limit = GpuLimit { figure: GpuFigure::Utilization, min, max };
+            let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 100_000)]) };
+            let row = row(&Records { circumstances, ..records(420) }, &rules);
+            let only_a_minimum = misses_only_a_minimum(&row, &rules);
+            (row.verdict, row.reason, only_a_minimum)
+        };
+        assert_eq!(judged(Some(60), Some(60), Some(90)), (MeasurementVerdict::Feasible, String::new(), false));
+        let low = "GPU utilization is too low: 41 % of at least 60 %".to_owned();
+        assert_eq!(judged(Some(41), Some(60), None), (MeasurementVerdict::Infeasible, low, true));
+        let high = "GPU utilization is too high: 95 % of at most 90 %".to_owned();
+        assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, false));
+        let unknown = "GPU utilization is not known: Triton's metrics named no GPU".to_owned();
+        assert_eq!(judged(None, Some(60), None), (MeasurementVerdict::Unbounded, unknown, false));
+    }
+
+    #[test]
+    fn a_slow_level_is_named_for_its_latency_though_its_gpu_idles() {
+        let gpu = Some(Gpu { memory_mib: 1, utilization_percent: 10, power_watts: 1 });
+        let circumstances = Circumstances { gpu, ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
+        let row = row(&Records { circumstances, ..records(420) }, &rules);
+        assert_eq!(row.reason, "fast is missed: 10.0 % of 420 are above its limit");
+        assert!(!misses_only_a_minimum(&row, &rules), "more in flight makes it slower still");
     }
 
     #[test]

@@ -15,6 +15,10 @@ use super::{Scored, Slipway, View};
 
 /// A level beside the choice is run when it is feasible with this chance.
 const LIKELY: f64 = 0.3;
+/// A sampled limit that is met with this chance rules nothing out.
+const SURE: f64 = 0.95;
+/// Standard deviations above its expectation that an objective is at most.
+const MOST_SPREADS: f64 = 2.0;
 /// Values that an axis may have for each of them to be run once.
 const FEW_VALUES: usize = 6;
 
@@ -23,7 +27,52 @@ impl Slipway {
     pub(super) fn doubt(&self, surrogate: &Surrogate<'_>, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
         let contradicted = view.incumbent.map_or(Contradicted::Yes, |_| surrogate.contradicts_prior());
         let untold = self.model.untold(contradicted);
-        self.beside_the_best(view, scored).or_else(|| self.unseen_value(view, scored, untold))
+        self.beside_the_best(view, scored)
+            .or_else(|| self.walk_down(view, scored))
+            .or_else(|| self.unseen_value(view, scored, untold))
+            .or_else(|| self.missed(view, scored))
+    }
+
+    /// The next level down of a value that no run shows to meet the limits, unless even the most that is to be expected
+    /// of it is no better than the best: a smooth law is too sure of levels below a miss.
+    fn walk_down(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+        let best = view.incumbent?;
+        for values in self.model.kernel.values() {
+            if values.examples.len() > FEW_VALUES {
+                continue;
+            }
+            for value in 0..values.examples.len() {
+                let has = |arm: usize| values.of[arm] == value;
+                let Some(lowest) = view.ledger.lowest_of_only_misses(has) else { continue };
+                let may_be_better = |s: &&Scored| {
+                    let most = s.score.objective + MOST_SPREADS * s.score.spread;
+                    has(s.cell.arm) && s.cell.level < lowest && most > best.objective + self.settings.stop_gain
+                };
+                let promising = scored.iter().filter(may_be_better).filter(|s| self.fits(view, s.cell));
+                let Some(next) = promising.max_by(|a, b| by_level_and_worth(a, b)) else { continue };
+                let axis = &self.space.axes[values.axis].name;
+                let reason = format!("no run with this {axis} meets the limits yet, and a lower level may");
+                return Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason });
+            }
+        }
+        None
+    }
+
+    /// The best cell of those that only limits on sampled figures seem to rule out, while one of them may be better.
+    /// What is sampled differs between like cells, so that many small chances add up.
+    fn missed(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+        let best = view.incumbent?;
+        let is_open = |s: &&Scored| s.score.sampled < SURE;
+        let beats = |s: &Scored| s.score.beats(best.objective, self.settings.stop_gain);
+        let chance: f64 = scored.iter().filter(is_open).map(beats).sum();
+        if chance < self.settings.missed_below {
+            return None;
+        }
+        let open = scored.iter().filter(is_open).filter(|s| self.fits(view, s.cell));
+        let next = open.max_by(|a, b| beats(a).total_cmp(&beats(b)))?;
+        let percent = 100.0 * chance.min(1.0);
+        let reason = format!("one of the cells that a sampled limit seems to rule out is better with {percent:.0} %");
+        Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
     }
 
     fn beside_the_best(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
@@ -58,4 +107,9 @@ impl Slipway {
         }
         None
     }
+}
+
+/// The highest level first, and there the most worth.
+fn by_level_and_worth(a: &Scored, b: &Scored) -> std::cmp::Ordering {
+    a.cell.level.cmp(&b.cell.level).then(a.value.total_cmp(&b.value))
 }

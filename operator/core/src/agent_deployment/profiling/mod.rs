@@ -182,7 +182,7 @@ pub(super) fn campaign(
 fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
     if configurations.len() > 1 {
         let problem = "choosing among several serving configurations requires measurements: add spec.profiling, \
-                       or keep one value each in search.instances and search.parameters";
+                       or keep one value each in search.instances, search.queueDelayMicroseconds and search.parameters";
         return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() }));
     }
     let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
@@ -236,6 +236,7 @@ fn freeze(
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
         cost: slo.cost.clone(),
+        gpu: slo.gpu.clone(),
         price: cost::price(world)?,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
@@ -290,6 +291,10 @@ fn configurations(search: &SearchSpace) -> Step<Vec<NamedConfiguration>> {
     if !search.instances.is_empty() {
         all = search.instances.iter().map(|&count| with_instances(count)).collect();
     }
+    if !search.queue_delay_microseconds.is_empty() {
+        let delays = &search.queue_delay_microseconds;
+        all = all.iter().flat_map(|base| delays.iter().map(|delay| with_queue_delay(base, *delay))).collect();
+    }
     for parameter in &search.parameters {
         all = all
             .iter()
@@ -298,8 +303,8 @@ fn configurations(search: &SearchSpace) -> Step<Vec<NamedConfiguration>> {
     }
     if all.len() > MAX_CONFIGURATIONS {
         let problem = format!(
-            "{} serving configurations exceed the limit of {MAX_CONFIGURATIONS}: remove values from search.instances \
-             or search.parameters",
+            "{} serving configurations exceed the limit of {MAX_CONFIGURATIONS}: remove values from search.instances, \
+             search.queueDelayMicroseconds or search.parameters",
             all.len()
         );
         return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem }));
@@ -312,17 +317,22 @@ fn with_instances(count: i32) -> ServingConfiguration {
     ServingConfiguration { instances: Some(count), ..ServingConfiguration::default() }
 }
 
+fn with_queue_delay(base: &ServingConfiguration, microseconds: i32) -> ServingConfiguration {
+    ServingConfiguration { queue_delay_microseconds: Some(microseconds), ..base.clone() }
+}
+
 fn with_parameter(base: &ServingConfiguration, name: &str, value: &str) -> ServingConfiguration {
     let mut configuration = base.clone();
     configuration.parameters.insert(name.to_owned(), value.to_owned());
     configuration
 }
 
-/// `instances-2,speculative_tokens-4`; a number where that would be longer than a name may be.
+/// `instances-2,delay-100us,speculative_tokens-4`; a number where that would be longer than a name may be.
 pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
     let instances = settings.instances.map(|count| format!("instances-{count}"));
     let parameters = settings.parameters.iter().map(|(name, value)| format!("{name}-{value}"));
-    let name = instances.into_iter().chain(parameters).collect::<Vec<_>>().join(",");
+    let delay = settings.queue_delay_microseconds.map(|delay| format!("delay-{delay}us"));
+    let name = instances.into_iter().chain(delay).chain(parameters).collect::<Vec<_>>().join(",");
     match name.len() {
         0 => "default".to_owned(),
         1..=40 => name,

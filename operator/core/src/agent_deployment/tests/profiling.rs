@@ -51,6 +51,7 @@ pub(super) fn row(engine: &str) -> Measurement {
         per_kilosecond: 1,
         latencies: Vec::new(),
         output_tokens: None,
+        gpu: None,
         cost: None,
         gpu_milliseconds: 1,
         records: None,
@@ -210,7 +211,7 @@ fn several_configurations_without_a_campaign_are_refused() {
     let cluster = profiled().edited(|spec| spec.profiling = None);
     assert_eq!(
         message(&cluster, "Stalled"),
-        "spec.search: choosing among several serving configurations requires measurements: add spec.profiling, or keep one value each in search.instances and search.parameters"
+        "spec.search: choosing among several serving configurations requires measurements: add spec.profiling, or keep one value each in search.instances, search.queueDelayMicroseconds and search.parameters"
     );
 }
 

@@ -10,7 +10,7 @@ use slipway_selection::{
     target::{driver_for, target_per_kilosecond},
 };
 use slipway_worker_contract::{
-    Arm, Campaign, Cell, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
+    Arm, Campaign, Cell, Driver, EngineRef, GpuLimit, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
     ProfileTask,
 };
 
@@ -64,6 +64,7 @@ pub fn task(
         measured: explored,
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
         target_per_kilosecond: target_per_kilosecond(inputs, counted_by),
+        gpu_limits: inputs.gpu.iter().map(GpuLimit::from).collect(),
     })
 }
 
