@@ -12,9 +12,9 @@ pub use self::definitions::DEFINITIONS;
 
 use super::{
     agent_deployment::{
-        Agent, CostObjective, EngineEntry, ErrorRateObjective, GpuFigure, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns, ThroughputObjective, WrittenGpuLimit,
-        WrittenObjective,
+        Agent, CostObjective, EngineEntry, ErrorRateObjective, GpuFigure, JobAttempt, KvCachePrecision, LatencyMetric,
+        NoBuildBackend, OptimizeFor, Precision, ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns,
+        ThroughputObjective, WrittenGpuLimit, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -116,6 +116,11 @@ pub struct ProfileInputs {
 }
 
 impl ProfileInputs {
+    /// Whether engines are built only when the search asks for them.
+    pub fn is_asking(&self) -> bool {
+        self.engines.iter().any(|engine| engine.manifest_digest.is_empty())
+    }
+
     /// Whether there are whole runs, recorded or made up.
     pub fn has_runs(&self) -> bool {
         self.agent_trace.is_some() || self.synthetic.is_some()
@@ -134,9 +139,14 @@ pub struct ProfiledEngine {
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// Digest of the artifact's manifest.
+    /// Digest of the artifact's manifest. Absent if the engine is built only when the search asks for it: see
+    /// `status.asked`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 80))]
     pub manifest_digest: String,
+    /// What distinguishes it from the other engines, for the search that asks for engines. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axes: Option<EngineAxes>,
     /// Display name of the engine.
     #[schemars(length(max = 63))]
     pub display_name: String,
@@ -158,6 +168,33 @@ impl ProfiledEngine {
         let ranks = self.tensorrt_llm_ranks.and_then(|ranks| u32::try_from(ranks).ok());
         ServedBy::of(ranks, self.tensorrt_llm_entry, self.no_build)
     }
+}
+
+/// A point of the build axes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineAxes {
+    /// Numeric format of the weights.
+    pub precision: Precision,
+    /// Numeric format of the KV cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_cache_precision: Option<KvCachePrecision>,
+    /// Number of GPUs that a layer is split over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor_parallel: Option<i32>,
+    /// Number of pipeline stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline_parallel: Option<i32>,
+    /// Maximum number of sequences that run together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_batch_size: Option<i32>,
+    /// Maximum number of tokens in one iteration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_num_tokens: Option<i32>,
+    /// Variant of a Custom engine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub variant: String,
 }
 
 /// A configuration with its name in the rows.
@@ -260,6 +297,10 @@ pub struct ProfileStatus {
     #[serde(deserialize_with = "definitions::read")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
+    /// Engines that the search asked for, in the order of asking. Empty where all were built beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
+    pub asked: Vec<AskedEngine>,
     /// Engines whose measurements have ended, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
@@ -432,6 +473,22 @@ pub struct MeasuredCost {
     /// For a million output tokens. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub microdollars_per_million_tokens: Option<i64>,
+}
+
+/// An engine that the search asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AskedEngine {
+    /// Name of the Engine object.
+    #[schemars(length(max = 63))]
+    pub engine: String,
+    /// Why, in words.
+    #[schemars(length(max = 256))]
+    pub why: String,
+    /// Digest of the manifest of the artifact that is measured. Absent until it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub manifest_digest: Option<String>,
 }
 
 /// An engine whose measurements have ended.

@@ -1,10 +1,10 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
-//! [`LatencyMetric`], a [`GpuLimit`] a [`GpuFigure`], and a [`MeasurementVerdict`] says whether they are met. A [`RolloutVerdict`] is the judge's on a
-//! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
-//! measures it. [`gpu`] is the one table of GPU products, [`preflight`] what a pod checks of its GPUs, and
-//! [`ToolCallDialect`] how a model writes its tool calls.
+//! [`LatencyMetric`], and a [`GpuLimit`] a [`GpuFigure`]. A [`MeasurementVerdict`] says whether they are met. A
+//! [`RolloutVerdict`] is the judge's on a canary. [`failure`] is how failures are reported, and [`serving`] what serves
+//! an engine; a [`ProfilingDriver`] measures it. [`gpu`] is the one table of GPU products, [`preflight`] what a pod
+//! checks of its GPUs, and [`ToolCallDialect`] how a model writes its tool calls.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc

@@ -147,7 +147,14 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
     let cost = affordable(inputs, measurement.purpose)
         .map(|(price, _)| price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64));
     let gpus = of_gpus(inputs).map(|(limit, _)| Some(f64::from(measurement.gpu?.figure(limit.figure))));
-    objectives.iter().map(latency).chain(others).chain(cost).chain(gpus).map(|value| value.filter(|_| is_measured)).collect()
+    objectives
+        .iter()
+        .map(latency)
+        .chain(others)
+        .chain(cost)
+        .chain(gpus)
+        .map(|value| value.filter(|_| is_measured))
+        .collect()
 }
 
 /// A row that misses nothing by its values was not decided for want of requests: it says nothing of what it would take.

@@ -49,7 +49,7 @@ pub use no_build::{
 pub use notified::{ToldFact, UndeliveredNotification};
 pub use preflight::Preflight;
 pub use profiling::{
-    Approval, Arrival, ConfigMapSource, LONGEST, OnDrift, Profiling, ProfilingBudget, ProfilingDriver,
+    Approval, Arrival, ConfigMapSource, EngineBuilds, LONGEST, OnDrift, Profiling, ProfilingBudget, ProfilingDriver,
     ProfilingSchedule, ProfilingWorkload, SyntheticRuns,
 };
 pub use reprofiling::{
@@ -71,8 +71,8 @@ pub use slo::{
     WrittenObjective,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
+    AgentDeploymentStatus, EngineChoice, EngineOffer, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus,
+    ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmBlock,

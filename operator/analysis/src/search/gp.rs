@@ -301,7 +301,8 @@ impl Fit {
         let amplitudes = &process.amplitudes;
         let prior = |cell: &Cell| {
             let own = kernel.covariance(amplitudes, 1.0, *cell, *cell);
-            let variance = shared(amplitudes, self.scales, own) + self.scales.own(amplitudes) + self.scales.fault(amplitudes);
+            let variance =
+                shared(amplitudes, self.scales, own) + self.scales.own(amplitudes) + self.scales.fault(amplitudes);
             Normal { mean: 0.0, variance }
         };
         let mut normals: Vec<Normal> = cells.iter().map(prior).collect();

@@ -105,6 +105,11 @@ impl<'a> Ledger<'a> {
         beyond.peek().is_some() && beyond.all(|m| self.misses(m))
     }
 
+    /// How many runs some arms had at a level.
+    pub(super) fn runs_at(&self, is_of: impl Fn(usize) -> bool, level: usize) -> usize {
+        self.measurements.iter().filter(|m| m.cell.level == level && is_of(m.cell.arm)).count()
+    }
+
     /// The lowest level at which some arms were run, if every run of them missed a limit or failed.
     pub(super) fn lowest_of_only_misses(&self, is_of: impl Fn(usize) -> bool) -> Option<usize> {
         let runs = || self.measurements.iter().filter(|m| is_of(m.cell.arm));

@@ -1,3 +1,5 @@
+mod categories;
+
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 

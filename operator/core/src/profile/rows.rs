@@ -2,7 +2,9 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{DEFINITIONS, MeasuredGpu, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
+    profile::{
+        DEFINITIONS, MeasuredGpu, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured,
+    },
 };
 pub use slipway_selection::natural;
 use slipway_worker_contract::{self as contract, Gpu, Latency, Phase, Progress, Row};

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use slipway_crds::v1alpha1::{ProfileSpec, ProfileStatus, profile::ProfileInputs};
+use slipway_crds::v1alpha1::{AgentDeployment, ProfileSpec, ProfileStatus, profile::ProfileInputs};
 use slipway_worker_contract::Progress;
 
 use crate::{jobs::view::JobView, settings::Settings};
@@ -34,6 +34,48 @@ pub struct ProfileWorld {
     pub progress: BTreeMap<String, Progress>,
     /// Other campaigns of the same agent, the latest first.
     pub earlier: Vec<Earlier>,
+    /// What the AgentDeployment says to its campaign.
+    pub agent: AgentView,
+}
+
+/// What an AgentDeployment says to its campaign.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AgentView {
+    /// Engines that may be measured at once, if more than one.
+    pub parallel_jobs: Option<i32>,
+    /// Engines that were asked for and have been decided on, by name.
+    pub offers: BTreeMap<String, Offer>,
+}
+
+/// The answer for an engine that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Offer {
+    /// It may be measured: the digest of its artifact's manifest.
+    Artifact(String),
+    /// It failed or was refused, in words.
+    None(String),
+}
+
+impl AgentView {
+    /// Engines that are measured at once.
+    pub fn most_at_once(&self) -> usize {
+        self.parallel_jobs.and_then(|most| usize::try_from(most).ok()).unwrap_or(1).max(1)
+    }
+
+    /// What the object says. Nothing of one that is gone.
+    pub fn of(object: Option<&AgentDeployment>) -> Self {
+        let Some(object) = object else { return Self::default() };
+        let choices = object.status.iter().flat_map(|status| &status.engines);
+        let offers = choices.filter_map(|choice| {
+            let offer = match &choice.offer.as_ref()?.manifest_digest {
+                Some(digest) => Offer::Artifact(digest.clone()),
+                None => Offer::None(choice.state.clone()),
+            };
+            Some((choice.name.clone(), offer))
+        });
+        let parallel_jobs = object.spec.profiling.as_ref().and_then(|profiling| profiling.parallel_jobs);
+        Self { parallel_jobs, offers: offers.collect() }
+    }
 }
 
 /// Another campaign of the same agent.

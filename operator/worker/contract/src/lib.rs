@@ -17,7 +17,9 @@ mod sweep;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, GpuFigure, GpuLimit, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile};
+pub use slipway_vocabulary::{
+    FailureClass, GpuFigure, GpuLimit, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
+};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},

@@ -8,8 +8,8 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, Driver, FailureClass, Gpu, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
-    Runs, ServeConfig, paths,
+    AgentRunSettings, Arm, Digest, Driver, FailureClass, Gpu, LatencyMetric, MeasurementVerdict, Phase, ProfileTask,
+    Row, Runs, ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 

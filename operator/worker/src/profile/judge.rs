@@ -3,7 +3,8 @@
 use slipway_analysis::slo;
 use slipway_vocabulary::{MissedSide, evidence::Quantile};
 use slipway_worker_contract::{
-    Digest, Gpu, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
+    Digest, Gpu, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row,
+    RowTooLarge,
 };
 
 use super::{
@@ -146,7 +147,7 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
 }
 
 /// Judges errors, throughput, latencies and GPUs; the worst decides: missed, then undecided, then met. A miss of a
-/// latency is named before one of a GPU's, because more in flight may mend only the latter.
+/// latency is named before one of a GPU's, because more in flight may help only the latter.
 fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
     let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
     if let Some(found) = errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {

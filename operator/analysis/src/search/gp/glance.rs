@@ -193,8 +193,16 @@ mod tests {
     use crate::search::kernel::Amplitudes;
     use crate::search::tests::two_axes;
 
-    const AMPLITUDES: Amplitudes =
-        Amplitudes { offset: 3.0, arm: 0.35, slope: 0.2, arm_slope: 0.2, level: 0.25, arm_level: 0.25, fault: 0.0, own: 1.0 };
+    const AMPLITUDES: Amplitudes = Amplitudes {
+        offset: 3.0,
+        arm: 0.35,
+        slope: 0.2,
+        arm_slope: 0.2,
+        level: 0.25,
+        arm_level: 0.25,
+        fault: 0.0,
+        own: 1.0,
+    };
 
     proptest! {
         #[test]

@@ -17,6 +17,8 @@ use super::{Scored, Slipway, View};
 const LIKELY: f64 = 0.3;
 /// A sampled limit that is met with this chance rules nothing out.
 const SURE: f64 = 0.95;
+/// Runs of a value at a level by which a limit on a sampled figure rules them out. Tuned on resnet50's utilization.
+const FEW_RUNS: usize = 3;
 /// Standard deviations above its expectation that an objective is at most.
 const MOST_SPREADS: f64 = 2.0;
 /// Values that an axis may have for each of them to be run once.
@@ -30,11 +32,36 @@ impl Slipway {
         self.beside_the_best(view, scored)
             .or_else(|| self.walk_down(view, scored))
             .or_else(|| self.unseen_value(view, scored, untold))
+            .or_else(|| self.unsampled(view, scored))
             .or_else(|| self.missed(view, scored))
     }
 
-    /// The next level down of a value that no run shows to meet the limits, unless even the most that is to be expected
-    /// of it is no better than the best: a smooth law is too sure of levels below a miss.
+    /// The best cell of a value and a level that have hardly a run together, where only a limit on a sampled figure
+    /// speaks against it. What is sampled follows other laws than times: like values need not be alike in it.
+    fn unsampled(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+        let best = view.incumbent?;
+        let mut next: Option<(&Scored, usize)> = None;
+        for values in self.model.kernel.values().iter().filter(|values| values.examples.len() <= FEW_VALUES) {
+            let is_open = |s: &&Scored| {
+                let is_alike = |arm: usize| values.of[arm] == values.of[s.cell.arm];
+                s.score.sampled < SURE
+                    && s.score.objective > best.objective + self.settings.stop_gain
+                    && view.ledger.runs_at(is_alike, s.cell.level) < FEW_RUNS
+            };
+            let open = scored.iter().filter(is_open).find(|s| self.fits(view, s.cell)).map(|s| (s, values.axis));
+            next = match (next, open) {
+                (Some(known), Some(open)) if open.0.value <= known.0.value => Some(known),
+                (known, open) => open.or(known),
+            };
+        }
+        let (next, axis) = next?;
+        let reason =
+            format!("a sampled limit alone rules out this {} at this level, by few runs", self.space.axes[axis].name);
+        Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
+    }
+
+    /// The next level down of a value that no run shows to meet the limits: a smooth law is too sure of levels below a
+    /// miss. A level is excluded when even the most that is to be expected of it is no better than the best.
     fn walk_down(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
         let best = view.incumbent?;
         for values in self.model.kernel.values() {

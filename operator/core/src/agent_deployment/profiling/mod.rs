@@ -167,7 +167,7 @@ pub(super) fn campaign(
         return Err(Halt::stopped(Why::SpecRefused { field: "spec.profiling", problem }));
     };
     let configurations = configurations(&world.spec.search)?;
-    let mut inputs = freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations))?;
+    let mut inputs = freeze(world, &prepared.resolved, profiling, (measured(prepared), configurations))?;
     inputs.repetition = repetition.map(|repetition| repetition.number);
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
@@ -204,7 +204,7 @@ fn freeze(
     world: &World,
     resolved: &Resolved,
     profiling: &Profiling,
-    (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
+    (engines, configurations): (Vec<ProfiledEngine>, Vec<NamedConfiguration>),
 ) -> Step<ProfileInputs> {
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
@@ -225,7 +225,7 @@ fn freeze(
     let has_rate =
         slo.throughput.is_some() || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
     Ok(ProfileInputs {
-        engines: engines.iter().map(profiled).collect(),
+        engines,
         configurations,
         levels,
         driver: world.spec.driver().unwrap_or_default(),
@@ -256,11 +256,20 @@ fn freeze(
     })
 }
 
+/// The engines of a campaign: those that were built and accepted, or all that it may ask for.
+fn measured(prepared: &Prepared) -> Vec<ProfiledEngine> {
+    match prepared.askable.as_slice() {
+        [] => prepared.engines.iter().map(profiled).collect(),
+        askable => askable.to_vec(),
+    }
+}
+
 fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
     let served_by = engine.served_by;
     ProfiledEngine {
         name: engine.reference.identity.clone(),
         manifest_digest: engine.reference.manifest_digest.to_string(),
+        axes: None,
         display_name: engine.display_name.clone(),
         tensorrt_llm_ranks: served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: served_by.entry(),

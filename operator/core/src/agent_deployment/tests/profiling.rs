@@ -15,7 +15,7 @@ use crate::{
     plan::{Child, RemovalKind},
 };
 
-const PROFILED: &str = "
+pub(super) const PROFILED: &str = "
 model: {uri: 'http://models.example/react'}
 engine: {backend: Custom, custom: {builderImage: 'example.com/builder:1', tritonImage: 'example.com/triton:1'}}
 search: {precision: [FP32, INT8], concurrency: [8, 1], instances: [1, 2], parameters: [{name: max_batch, values: ['4']}]}

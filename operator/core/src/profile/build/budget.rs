@@ -55,6 +55,19 @@ impl Budget {
         }
     }
 
+    /// What one Job of several at once gets: an equal share of the whole, so that all of them together spend no more.
+    /// The last engine gets what is left.
+    pub fn of_job(self, inputs: &ProfileInputs, status: &ProfileStatus, most_at_once: usize) -> Self {
+        let engines = inputs.engines.len();
+        if most_at_once <= 1 || engines <= status.engines.len() + 1 {
+            return self;
+        }
+        let jobs = u32::try_from(engines).unwrap_or(u32::MAX);
+        let Limits { measurements, gpu_millis } = self.limits;
+        let (measurements, gpu_millis) = ((unsigned(measurements) / jobs).max(1), gpu_millis / u64::from(jobs));
+        Self { measurements: self.measurements.min(measurements), gpu_millis: self.gpu_millis.min(gpu_millis), ..self }
+    }
+
     /// In words, if not even one more measurement can be made.
     pub fn used_up(&self) -> Option<String> {
         if self.is_gpu_time {

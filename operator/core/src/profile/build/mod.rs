@@ -52,7 +52,7 @@ pub fn profile_job(
     name: &str,
 ) -> Result<(ConfigMap, Job), InvalidDigest> {
     let inputs = &world.spec.inputs;
-    let task = task::task(&world.spec.input_hash, inputs, status, scope)?;
+    let task = task::task(&world.spec.input_hash, inputs, status, (scope, world.agent.most_at_once()))?;
     let driver = target::driver_for(inputs, scope.purpose());
     let files = driver::files(world, scope, driver);
     let config_map = config_map(world, name, files, &Task::Profile(Box::new(task)));

@@ -10,8 +10,8 @@ use slipway_selection::{
     target::{driver_for, target_per_kilosecond},
 };
 use slipway_worker_contract::{
-    Arm, Campaign, Cell, Driver, EngineRef, GpuLimit, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
-    ProfileTask,
+    Arm, Campaign, Cell, Driver, EngineRef, GpuLimit, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor,
+    OtherEngine, ProfileTask,
 };
 
 use super::{budget::Budget, driver, rate};
@@ -31,7 +31,7 @@ pub fn task(
     input_hash: &str,
     inputs: &ProfileInputs,
     status: &ProfileStatus,
-    scope: &JobScope<'_>,
+    (scope, most_at_once): (&JobScope<'_>, usize),
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = scope.engine();
     let served_by = engine.served_by();
@@ -51,7 +51,7 @@ pub fn task(
         no_build: served_by.no_build(),
         loaded_at_start: served_by.is_loaded_at_start(),
         gpus: gpus(inputs),
-        campaign: campaign(inputs, status, scope, driver.clone()),
+        campaign: campaign(inputs, status, (scope, most_at_once), driver.clone()),
         workloads,
         objectives: objectives(inputs, &driver),
         error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
@@ -68,10 +68,15 @@ pub fn task(
     })
 }
 
-fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>, driver: Driver) -> Campaign {
+fn campaign(
+    inputs: &ProfileInputs,
+    status: &ProfileStatus,
+    (scope, most_at_once): (&JobScope<'_>, usize),
+    driver: Driver,
+) -> Campaign {
     match scope {
         JobScope::Explore { .. } => {
-            let budget = Budget::left(inputs, status);
+            let budget = Budget::left(inputs, status).of_job(inputs, status, most_at_once);
             Campaign::Explore {
                 arms: inputs.configurations.iter().map(arm).collect(),
                 levels: inputs.levels.iter().copied().map(unsigned).collect(),

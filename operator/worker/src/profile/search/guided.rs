@@ -9,15 +9,18 @@ use slipway_analysis::{
     slo::{self, Bound},
 };
 use slipway_worker_contract::{
-    Arm, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor, OtherEngine,
-    Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
+    Arm, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor,
+    OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
 };
 
 use super::{
     Ended, Next, Plan, Search, ToBeat,
     reasons::{self, Why},
 };
-use crate::profile::{drivers, judge::{self, Rules}};
+use crate::profile::{
+    drivers,
+    judge::{self, Rules},
+};
 
 /// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
 const ABORT_FRACTION: f64 = 0.3;

@@ -21,11 +21,7 @@ pub(super) fn of_end(end: ProfileEnd, complete: &str) -> Why {
 
 /// Lists everything without a row: whole arms as one entry, else neighbouring levels of one reason. `otherwise`
 /// explains what the arm's own rows do not, by the arm's position.
-pub(super) fn all(
-    (plan, rules): (&Plan, &Rules),
-    rows: &[Row],
-    otherwise: impl Fn(usize) -> Why,
-) -> Vec<NotMeasured> {
+pub(super) fn all((plan, rules): (&Plan, &Rules), rows: &[Row], otherwise: impl Fn(usize) -> Why) -> Vec<NotMeasured> {
     let (arms, measured) = (plan.arms.iter().enumerate(), rows);
     let mut all: Vec<NotMeasured> =
         arms.flat_map(|(position, arm)| of_arm((plan, rules), arm, measured, || otherwise(position))).collect();

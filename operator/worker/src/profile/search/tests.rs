@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Gpu, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
-    MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig, WhyNotMeasured,
+    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Gpu, GpuFigure, GpuLimit, Latency, LatencyMetric,
+    LatencyObjective, MeasureSettings, MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig,
+    WhyNotMeasured,
 };
 
 use super::*;

@@ -116,7 +116,8 @@ fn what_a_limit_on_gpus_would_take_is_said_for_the_bound_that_is_missed() {
                     flight";
     assert_eq!((found.binding_objective.as_str(), found.what_it_would_take.as_str()), ("gpu-utilization", expected));
     let found = words("{figure: Power, max: 200}");
-    let expected = "GPU power would be met with a max of 210 W or more (it is 200 W), by fp32/instances-1 at 1 in flight";
+    let expected =
+        "GPU power would be met with a max of 210 W or more (it is 200 W), by fp32/instances-1 at 1 in flight";
     assert_eq!(found.what_it_would_take, expected);
 }
 
