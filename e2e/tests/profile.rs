@@ -51,8 +51,7 @@ async fn only_profile(namespace: &Namespace) -> Profile {
 /// Pods of a campaign that run.
 async fn measuring(namespace: &Namespace, profile: &str) -> usize {
     let pods = namespace.pods(&format!("{}={profile}", labels::PROFILE)).await.unwrap();
-    let is_running =
-        |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+    let is_running = |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
     pods.iter().filter(is_running).count()
 }
 

@@ -9,11 +9,7 @@ use super::{
     asked,
     engine::{self, EngineStep, failed},
 };
-use crate::profile::{
-    parts::Planned,
-    status::CampaignState,
-    world::ProfileWorld,
-};
+use crate::profile::{parts::Planned, status::CampaignState, world::ProfileWorld};
 
 /// Measures the engines in order; nothing is left to do when it comes to `None`. As many are measured at once as the
 /// AgentDeployment allows.

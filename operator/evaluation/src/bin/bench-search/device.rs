@@ -54,7 +54,8 @@ pub fn device(grids: &Grids, seeds: u64) -> Section {
         return section;
     }
     let header = ["", "runs", "mean ratio", "least", ">= 0.99 (95 % interval)", ">= 0.9", "said infeasible"];
-    section.text = format!("## Limits on what is sampled of the GPU, {} problems, {seeds} seeds\n\n", grids.device.len());
+    section.text =
+        format!("## Limits on what is sampled of the GPU, {} problems, {seeds} seeds\n\n", grids.device.len());
     let mut detail = Vec::new();
     for (kind, title) in [("utilization", "A minimum of GPU utilization"), ("power", "A maximum of GPU power")] {
         let problems = || grids.device.iter().filter(|(name, _)| name.contains(kind));
