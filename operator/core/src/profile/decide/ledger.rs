@@ -1,7 +1,7 @@
 //! One search over all engines, configurations and levels: which engine it asks for next, or why for none. Pure.
 //!
 //! The rows of the status are the ledger, and the search is a function of them. A Job walks the cells of one engine and
-//! knows the rows of all others; here the same search looks at the cells of the engines that were not asked for.
+//! knows the rows of all others. Here the same search looks at the cells of the engines that were not asked for.
 
 use std::collections::BTreeSet;
 
