@@ -116,6 +116,18 @@ impl<'a> Ledger<'a> {
         if runs().all(|m| self.misses(m)) { runs().map(|m| m.cell.level).min() } else { None }
     }
 
+    /// The most that an arm's own full runs above a cell show of a metric in ln, with so many of their standard errors.
+    pub(super) fn most_above(&self, cell: Cell, metric: usize, errors: f64) -> Option<f64> {
+        let above = self.measurements.iter().filter(|m| m.cell.arm == cell.arm && m.cell.level > cell.level);
+        let most = above.filter_map(|m| match &m.outcome {
+            Outcome::Measured { values, log_sds } => {
+                Some(values[metric].max(f64::MIN_POSITIVE).ln() + errors * log_sds[metric])
+            }
+            Outcome::Aborted { .. } | Outcome::Failed => None,
+        });
+        most.reduce(f64::max)
+    }
+
     /// The greatest factor by which a run missed a limit on a time that grows with load. Time to first token is left
     /// out: its sample percentile falls with load in one pair of runs out of ten.
     fn time_excess(&self, measurement: &Measurement) -> f64 {

@@ -89,6 +89,8 @@ pub enum MetricKind {
     Memory,
     /// Busy share of a device.
     Utilization,
+    /// Power that a device draws.
+    Power,
     /// Share of failed requests; often exactly zero.
     ErrorRate,
     /// Anything else.
@@ -101,7 +103,7 @@ impl MetricKind {
     pub fn is_time(self) -> bool {
         match self {
             Self::Latency | Self::FirstToken | Self::PerToken => true,
-            Self::Throughput | Self::Memory | Self::Utilization | Self::ErrorRate | Self::Other => false,
+            Self::Throughput | Self::Memory | Self::Utilization | Self::Power | Self::ErrorRate | Self::Other => false,
         }
     }
 
@@ -109,8 +111,14 @@ impl MetricKind {
     #[must_use]
     pub fn is_sampled(self) -> bool {
         match self {
-            Self::Memory | Self::Utilization | Self::Other => true,
-            Self::Throughput | Self::Latency | Self::FirstToken | Self::PerToken | Self::ErrorRate => false,
+            Self::Utilization | Self::Power => true,
+            Self::Throughput
+            | Self::Latency
+            | Self::FirstToken
+            | Self::PerToken
+            | Self::Memory
+            | Self::ErrorRate
+            | Self::Other => false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! No category is left before it was walked down or excluded, and the ledger alone leads to every decision.
 
+use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
@@ -88,4 +89,26 @@ fn a_limit_on_a_sampled_figure_is_met_from_either_side_by_nearly_the_best(#[case
     assert!(space.meets(&values(cell)), "{cell:?}");
     assert!(values(cell)[0] >= 0.97 * best, "{} of {best} after {}", values(cell)[0], measurements.len());
     assert!(measurements.len() < 72, "it is no brute force");
+}
+
+/// Runs of a search before limits on sampled figures and the walk down were known to it.
+#[rstest]
+#[case::of_nine(9.0, &[(11, 3), (11, 5), (11, 2), (11, 1), (9, 2), (9, 3), (10, 3), (10, 3)])]
+#[case::of_fourteen(14.0, &[
+    (11, 3), (11, 1), (11, 0), (9, 0), (3, 0), (10, 0), (10, 1), (10, 5), (10, 2), (9, 2), (4, 2), (10, 1),
+])]
+fn a_minimum_of_interactivity_is_no_limit_on_a_sampled_figure_and_costs_no_further_run(
+    #[case] least: f64,
+    #[case] trace: &[(usize, usize)],
+) {
+    let mut space = limited(2, Bound::AtLeast(least));
+    space.metrics.push(Metric { name: "tok_per_user".into(), kind: MetricKind::Other, prior: Vec::new() });
+    let of_policies = values([(1.0, 1.0), (1.6, 1.3), (0.7, 0.8)]);
+    let values = |cell: Cell| {
+        let [rate, ms] = of_policies(cell)[..] else { panic!("two metrics") };
+        vec![rate, ms, 1000.0 / ms]
+    };
+    let (measurements, ..) = run_on(&Slipway::new(space, Settings::default()), values);
+    let cells: Vec<(usize, usize)> = measurements.iter().map(|m| (m.cell.arm, m.cell.level)).collect();
+    assert_eq!(cells, trace);
 }
