@@ -335,7 +335,7 @@ pub struct Measurement {
     /// Number of tokens that the model wrote in the runs that succeeded. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<i64>,
-    /// What the GPUs did meanwhile. Absent where nothing bounds it.
+    /// What the GPUs did meanwhile. Absent where Triton said nothing of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<MeasuredGpu>,
     /// What serving at this throughput costs, by `price`. Absent without a price.
@@ -379,21 +379,24 @@ pub struct MeasuredLatency {
     pub upper: Option<i64>,
 }
 
-/// What the GPUs of a replica did, as Triton sampled it.
+/// What the GPUs of a replica did, as Triton sampled it. A figure that it did not have is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasuredGpu {
     /// Mean utilization in percent.
-    pub utilization_percent: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<i32>,
     /// Mean power of a GPU in watts.
-    pub power_watts: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<i32>,
     /// Most memory used on a GPU in MiB.
-    pub memory_mebibytes: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mebibytes: Option<i32>,
 }
 
 impl MeasuredGpu {
-    /// A figure of it.
-    pub fn figure(&self, figure: GpuFigure) -> i32 {
+    /// A figure of it, if it is known.
+    pub fn figure(&self, figure: GpuFigure) -> Option<i32> {
         match figure {
             GpuFigure::Utilization => self.utilization_percent,
             GpuFigure::Power => self.power_watts,

@@ -76,6 +76,11 @@ impl GpuLimit {
         below.or_else(|| self.max.filter(|max| value > *max).map(MissedSide::Above))
     }
 
+    /// What holds at a lower load too, where a GPU does less: the bound from above, if there is one.
+    pub fn from_above(self) -> Option<Self> {
+        self.max.map(|_| Self { min: None, ..self })
+    }
+
     /// That a value misses a bound, in words.
     pub fn miss(&self, value: u32) -> Option<String> {
         let Self { figure, .. } = self;
@@ -97,6 +102,8 @@ mod tests {
         let missed = [59, 60, 90, 91].map(|value| limit.missed_by(value));
         assert_eq!(missed, [Some(MissedSide::Below(60)), None, None, Some(MissedSide::Above(90))]);
         assert_eq!(limit.miss(41).as_deref(), Some("GPU utilization is too low: 41 % of at least 60 %"));
+        assert_eq!(limit.from_above(), Some(GpuLimit { min: None, ..limit }));
+        assert_eq!(GpuLimit { max: None, ..limit }.from_above(), None);
         let open = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
         assert_eq!(open.miss(0), None);
         assert_eq!(open.miss(310).as_deref(), Some("GPU power is too high: 310 W of at most 300 W"));

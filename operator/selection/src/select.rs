@@ -96,7 +96,10 @@ pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
 }
 
 fn gpu_words(MeasuredGpu { utilization_percent, power_watts, memory_mebibytes }: MeasuredGpu) -> String {
-    format!(", GPU {utilization_percent} %, {power_watts} W, {memory_mebibytes} MiB")
+    let figures = [(utilization_percent, "%"), (power_watts, "W"), (memory_mebibytes, "MiB")];
+    let known: Vec<String> =
+        figures.into_iter().filter_map(|(figure, unit)| Some(format!("{} {unit}", figure?))).collect();
+    if known.is_empty() { String::new() } else { format!(", GPU {}", known.join(", ")) }
 }
 
 /// A point by its name: `int8/instances-2 at 4 in flight`.

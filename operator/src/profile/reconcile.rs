@@ -81,6 +81,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         progress,
         earlier,
         agent,
+        created: object.creation_timestamp().map(|created| created.0),
     };
     Ok(Some(Observed { object, world, pods }))
 }

@@ -154,7 +154,10 @@ pub struct QualityDataset {
     validation = Rule::new("has(self.min) || has(self.max)")
         .message("a limit of slo.gpu needs min or max: add one of them"),
     validation = Rule::new("!has(self.min) || !has(self.max) || self.min <= self.max")
-        .message("min of a limit of slo.gpu is above its max: lower min, or raise max")
+        .message("min of a limit of slo.gpu is above its max: lower min, or raise max"),
+    validation = Rule::new(
+        "self.figure != 'Utilization' || ((!has(self.min) || self.min <= 100) && (!has(self.max) || self.max <= 100))")
+        .message("a limit on Utilization is above 100 %: write min and max in percent")
 )]
 pub struct WrittenGpuLimit {
     /// What is bounded.
@@ -181,7 +184,8 @@ pub(super) fn limits_of_gpus_can_be_measured() -> Rule {
     Rule::new(
         "!has(self.slo) || !has(self.slo.gpu) || (has(self.profiling) && has(self.serving) && \
          has(self.serving.tritonResources) && has(self.serving.tritonResources.limits) && \
-         'nvidia.com/gpu' in self.serving.tritonResources.limits && self.engine.backend != 'SGLang' && \
+         'nvidia.com/gpu' in self.serving.tritonResources.limits && \
+         self.serving.tritonResources.limits['nvidia.com/gpu'] != '0' && self.engine.backend != 'SGLang' && \
          (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI'))",
     )
     .message(

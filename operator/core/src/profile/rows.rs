@@ -140,7 +140,8 @@ pub fn failed(subject: Subject<'_>, (configuration, level): (&str, i32), words: 
     }
 }
 
-fn row(measurement: &Measurement) -> Row {
+/// A row of the status as the worker reported it.
+pub fn row(measurement: &Measurement) -> Row {
     Row {
         arm: measurement.configuration.clone(),
         level: unsigned(measurement.level),
@@ -163,18 +164,18 @@ fn row(measurement: &Measurement) -> Row {
 fn measured_gpu(gpu: &Gpu) -> MeasuredGpu {
     let Gpu { memory_mib, utilization_percent, power_watts } = *gpu;
     MeasuredGpu {
-        utilization_percent: i32::from(utilization_percent),
-        power_watts: signed(power_watts),
-        memory_mebibytes: signed(memory_mib),
+        utilization_percent: utilization_percent.map(i32::from),
+        power_watts: power_watts.map(signed),
+        memory_mebibytes: memory_mib.map(signed),
     }
 }
 
 fn gpu(measured: &MeasuredGpu) -> Gpu {
     let MeasuredGpu { utilization_percent, power_watts, memory_mebibytes } = *measured;
     Gpu {
-        memory_mib: unsigned(memory_mebibytes),
-        utilization_percent: u8::try_from(utilization_percent).unwrap_or(u8::MAX),
-        power_watts: unsigned(power_watts),
+        memory_mib: memory_mebibytes.map(unsigned),
+        utilization_percent: utilization_percent.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX)),
+        power_watts: power_watts.map(unsigned),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use slipway_crds::v1alpha1::{AgentDeployment, ProfileSpec, ProfileStatus, profile::ProfileInputs};
+use slipway_crds::v1alpha1::{
+    AgentDeployment, ProfileSpec, ProfileStatus, agent_deployment::AgentDeploymentStatus, profile::ProfileInputs,
+};
 use slipway_worker_contract::Progress;
 
 use crate::{jobs::view::JobView, settings::Settings};
@@ -36,11 +38,27 @@ pub struct ProfileWorld {
     pub earlier: Vec<Earlier>,
     /// What the AgentDeployment says to its campaign.
     pub agent: AgentView,
+    /// When the Profile was created.
+    pub created: Option<Timestamp>,
 }
+
+impl ProfileWorld {
+    /// Whether the AgentDeployment has left the campaign: nobody builds the engines that it asks for.
+    pub fn is_superseded(&self) -> bool {
+        let is_named = |campaigns: &Vec<String>| campaigns.contains(&self.name);
+        let has_had_time = self.created.is_some_and(|created| self.now.duration_since(created) > UNTIL_NAMED);
+        has_had_time && self.agent.campaigns.as_ref().is_some_and(|campaigns| !is_named(campaigns))
+    }
+}
+
+/// A new campaign is named in the status of its AgentDeployment before this time.
+const UNTIL_NAMED: SignedDuration = SignedDuration::from_mins(2);
 
 /// What an AgentDeployment says to its campaign.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AgentView {
+    /// The campaigns that it conducts. Absent of one that is gone.
+    pub campaigns: Option<Vec<String>>,
     /// Engines that may be measured at once, if more than one.
     pub parallel_jobs: Option<i32>,
     /// Engines that were asked for and have been decided on, by name.
@@ -74,7 +92,9 @@ impl AgentView {
             Some((choice.name.clone(), offer))
         });
         let parallel_jobs = object.spec.profiling.as_ref().and_then(|profiling| profiling.parallel_jobs);
-        Self { parallel_jobs, offers: offers.collect() }
+        let again = |status: &AgentDeploymentStatus| status.reprofiling.as_ref()?.run.as_ref()?.profile.clone();
+        let campaigns = object.status.as_ref().map(|status| status.profile.clone().into_iter().chain(again(status)));
+        Self { campaigns: campaigns.map(Iterator::collect), parallel_jobs, offers: offers.collect() }
     }
 }
 

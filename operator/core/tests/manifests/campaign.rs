@@ -55,6 +55,7 @@ fn profile_world(profile: &Profile) -> ProfileWorld {
         progress: BTreeMap::new(),
         earlier: Vec::new(),
         agent: AgentView::default(),
+        created: None,
     }
 }
 

@@ -20,7 +20,7 @@ const MEBIBYTE: f64 = 1_048_576.0;
 pub struct Samples {
     utilization: Sum,
     power: Sum,
-    memory_bytes: f64,
+    memory_bytes: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,8 +35,9 @@ impl Sum {
         self.number += 1;
     }
 
-    fn mean(self) -> f64 {
-        self.total / f64::from(self.number.max(1))
+    /// `None` without a value.
+    fn mean(self) -> Option<f64> {
+        (self.number > 0).then(|| self.total / f64::from(self.number))
     }
 }
 
@@ -47,20 +48,23 @@ impl Samples {
             match name {
                 "nv_gpu_utilization" => self.utilization.add(value),
                 "nv_gpu_power_usage" => self.power.add(value),
-                "nv_gpu_memory_used_bytes" => self.memory_bytes = self.memory_bytes.max(value),
+                "nv_gpu_memory_used_bytes" => {
+                    self.memory_bytes = Some(self.memory_bytes.map_or(value, |most| most.max(value)))
+                }
                 _ => {}
             }
         }
     }
 
-    /// The figures of a level, if there were any GPUs.
+    /// The figures of a level that Triton had, if it had any.
     pub fn figures(&self) -> Option<Gpu> {
-        (self.utilization.number > 0).then(|| Gpu {
-            memory_mib: (self.memory_bytes / MEBIBYTE).round() as u32,
+        let gpu = Gpu {
+            memory_mib: self.memory_bytes.map(|bytes| (bytes / MEBIBYTE).round() as u32),
             // Triton reports a share between 0 and 1.
-            utilization_percent: (100.0 * self.utilization.mean()).round() as u8,
-            power_watts: self.power.mean().round() as u32,
-        })
+            utilization_percent: self.utilization.mean().map(|share| (100.0 * share).round() as u8),
+            power_watts: self.power.mean().map(|watts| watts.round() as u32),
+        };
+        (gpu != Gpu::default()).then_some(gpu)
     }
 }
 
@@ -112,8 +116,15 @@ mod tests {
         let mut samples = Samples::default();
         samples.add(METRICS);
         samples.add(&METRICS.replace("} 0.5", "} 0.1").replace("} 15032385536", "} 7516192768"));
-        let expected = Gpu { memory_mib: 14_336, utilization_percent: 60, power_watts: 300 };
+        let expected = Gpu { memory_mib: Some(14_336), utilization_percent: Some(60), power_watts: Some(300) };
         assert_eq!(samples.figures(), Some(expected));
+    }
+
+    #[test]
+    fn a_figure_that_triton_does_not_have_is_absent_and_not_zero() {
+        let mut samples = Samples::default();
+        samples.add("nv_gpu_utilization{gpu_uuid=\"GPU-a\"} 0.4\n");
+        assert_eq!(samples.figures(), Some(Gpu { utilization_percent: Some(40), ..Gpu::default() }));
     }
 
     #[test]

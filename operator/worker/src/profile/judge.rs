@@ -1,10 +1,10 @@
 //! From records to a row: percentiles with bounds, throughput, verdict. Pure.
 
 use slipway_analysis::slo;
-use slipway_vocabulary::{MissedSide, evidence::Quantile};
+use slipway_vocabulary::evidence::Quantile;
 use slipway_worker_contract::{
-    Digest, Gpu, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row,
-    RowTooLarge,
+    Digest, Gpu, GpuLimit, Judged, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
+    ProfileTask, Row, RowTooLarge, has_too_many_errors,
 };
 
 use super::{
@@ -124,12 +124,10 @@ fn latency(metric: LatencyMetric, sorted: &[f64], percentile: Percentile) -> Opt
     })
 }
 
-/// Errors block by their share as it was seen: a proof of a small share would take more runs than any campaign has.
+/// That too many failed, in words.
 fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Option<String> {
     let total = u64::from(errors) + successes as u64;
-    let ppm = u64::from(errors) * 1_000_000 / total.max(1);
-    let over = successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max));
-    over.then(|| format!("{errors} of {total} failed"))
+    has_too_many_errors(errors, successes, max_ppm).then(|| format!("{errors} of {total} failed"))
 }
 
 /// Tells whether an open loop serves less than its target by more than chance. The count of a Poisson process stays
@@ -163,32 +161,20 @@ fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
 
 /// What limits on GPUs say against a level. Figures are sampled and have no bounds: they are compared as they are.
 fn gpu_verdict(gpu: Option<&Gpu>, limits: &[GpuLimit]) -> Option<(MeasurementVerdict, String)> {
-    let first = limits.first()?;
-    let Some(gpu) = gpu else {
-        let text = format!("{} is not known: Triton's metrics named no GPU", first.figure);
-        return Some((MeasurementVerdict::Unbounded, text));
+    let figure = |limit: &GpuLimit| gpu.and_then(|gpu| gpu.figure(limit.figure));
+    let missed = limits.iter().find_map(|limit| limit.miss(figure(limit)?));
+    let unknown = || {
+        let limit = limits.iter().find(|limit| figure(limit).is_none())?;
+        let text = format!("{} is not known: Triton's metrics have it of no GPU", limit.figure);
+        Some((MeasurementVerdict::Unbounded, text))
     };
-    let missed = limits.iter().find_map(|limit| limit.miss(gpu.figure(limit.figure)));
-    missed.map(|text| (MeasurementVerdict::Infeasible, text))
+    missed.map(|text| (MeasurementVerdict::Infeasible, text)).or_else(unknown)
 }
 
 /// Whether all that a row misses is a least value of a GPU's figure: more in flight may reach it.
 pub fn misses_only_a_minimum(row: &Row, rules: &Rules) -> bool {
-    if row.verdict != MeasurementVerdict::Infeasible {
-        return false;
-    }
-    let Some(gpu) = &row.gpu else { return false };
-    let sides = || rules.gpu_limits.iter().filter_map(|limit| limit.missed_by(gpu.figure(limit.figure)));
-    let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
-    let slow = |objective: &LatencyObjective| {
-        let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
-        row.latencies.iter().find(of).is_some_and(|l| l.lower_micros > objective.max_microseconds)
-    };
-    let has_too_many_errors = too_many_errors(row.errors, row.count as usize, rules.error_rate_max_ppm).is_some();
-    sides().any(|side| is_below(&side))
-        && sides().all(|side| is_below(&side))
-        && !rules.objectives.iter().any(slow)
-        && !has_too_many_errors
+    let Rules { objectives, error_rate_max_ppm, target_per_kilosecond: _, gpu_limits } = rules;
+    row.misses_only_a_minimum(Judged { objectives, error_rate_max_ppm: *error_rate_max_ppm, gpu_limits })
 }
 
 fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
@@ -335,11 +321,7 @@ mod tests {
     #[test]
     fn a_limit_on_a_gpu_is_missed_from_either_side_and_open_where_no_gpu_was_seen() {
         let judged = |utilization_percent: Option<u8>, min, max| {
-            let gpu = utilization_percent.map(|utilization_percent| Gpu {
-                memory_mib: 14_336,
-                utilization_percent,
-                power_watts: 200,
-            });
+            let gpu = Some(Gpu { memory_mib: Some(14_336), utilization_percent, power_watts: Some(200) });
             let circumstances = Circumstances { gpu, ..Circumstances::default() };
             let limit = GpuLimit { figure: GpuFigure::Utilization, min, max };
             let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 100_000)]) };
@@ -352,13 +334,13 @@ mod tests {
         assert_eq!(judged(Some(41), Some(60), None), (MeasurementVerdict::Infeasible, low, true));
         let high = "GPU utilization is too high: 95 % of at most 90 %".to_owned();
         assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, false));
-        let unknown = "GPU utilization is not known: Triton's metrics named no GPU".to_owned();
+        let unknown = "GPU utilization is not known: Triton's metrics have it of no GPU".to_owned();
         assert_eq!(judged(None, Some(60), None), (MeasurementVerdict::Unbounded, unknown, false));
     }
 
     #[test]
     fn a_slow_level_is_named_for_its_latency_though_its_gpu_idles() {
-        let gpu = Some(Gpu { memory_mib: 1, utilization_percent: 10, power_watts: 1 });
+        let gpu = Some(Gpu { utilization_percent: Some(10), ..Gpu::default() });
         let circumstances = Circumstances { gpu, ..Circumstances::default() };
         let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
         let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };

@@ -360,6 +360,7 @@ fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines:
         Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
+            measured_is_built(campaign, status, &choice.engine, engines)?;
             let waiting = || Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() });
             let cost = cost::predicted(&campaign.inputs, status, choice.predicted_by);
             let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)?;
@@ -382,12 +383,39 @@ fn nearest(
         OnInfeasible::ServeNearest => {
             let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
             let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
+            if let Some(row) = row {
+                measured_is_built(campaign, status, &row.engine, engines)?;
+            }
             let why = format!("nothing meets the objectives, and this is the nearest: {answer}");
             let cost = position.and_then(|at| cost::predicted(&campaign.inputs, status, at));
             row.and_then(|row| chosen(campaign, engines, (&row.engine, &row.configuration, row.level), &why))
                 .map(|chosen| Choice { cost, ..chosen })
                 .ok_or(stopped)
         }
+    }
+}
+
+/// Refuses an artifact that was built after the campaign had measured another of the same engine. Where all engines are
+/// built beforehand, their digests are inputs of the campaign.
+fn measured_is_built(
+    campaign: &Campaign,
+    status: &ProfileStatus,
+    engine: &str,
+    engines: &[BuiltEngine],
+) -> Result<(), Blocked> {
+    let asked = status.asked.iter().find(|asked| asked.engine == engine);
+    let measured = asked.and_then(|asked| asked.manifest_digest.as_deref());
+    let built = engines.iter().find(|built| built.reference.identity == engine);
+    match (measured, built) {
+        (Some(measured), Some(built)) if built.reference.manifest_digest.as_str() != measured => {
+            let profile = campaign.name.clone();
+            let state = format!(
+                "engine {} was built again after it had been measured: delete Profile {profile} to measure it again",
+                built.display_name
+            );
+            Err(Blocked::Waiting(Why::Profiling { profile, state }))
+        }
+        _ => Ok(()),
     }
 }
 

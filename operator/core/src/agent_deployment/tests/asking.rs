@@ -96,6 +96,23 @@ fn where_the_first_engine_cannot_be_built_a_campaign_begins_with_the_next() {
 }
 
 #[test]
+fn an_artifact_that_was_built_after_the_measurement_is_not_served() {
+    let mut cluster = asking().with_engine_built(Precision::FP32);
+    ask(&mut cluster, "int8");
+    let mut cluster = cluster.with_engine_built(Precision::INT8);
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let engine = cluster.world.status.engines[1].name.clone();
+    let profile = cluster.world.profiles.get_mut(&name).expect("the Profile exists");
+    profile.asked.iter_mut().for_each(|asked| asked.manifest_digest = Some(digest("an earlier build").to_string()));
+    end(&mut cluster, &name, (ProfilePhase::Chosen, engine));
+    cluster.settle();
+    let remedy = format!("delete Profile {name} to measure it again");
+    let says = |words: &str| cluster.world.status.conditions.iter().any(|condition| condition.message.contains(words));
+    assert!(says(&remedy), "{:?}", cluster.world.status.conditions);
+    assert_eq!(cluster.world.status.selected, None);
+}
+
+#[test]
 fn what_was_asked_for_and_chosen_is_served() {
     let mut cluster = asking().with_engine_built(Precision::FP32);
     ask(&mut cluster, "int8");

@@ -14,12 +14,13 @@ use slipway_crds::{
 use super::{
     adopt,
     engine::{self, EngineStep},
+    explore,
     ledger::{self, Next},
 };
 use crate::{
     plan::{AT_ONCE, Note, SOON},
     profile::{
-        build::budget::Budget,
+        build::shares,
         parts::{Found, Parts, Planned},
         status::{CampaignState, cut},
         world::{Offer, ProfileWorld},
@@ -28,6 +29,8 @@ use crate::{
 
 /// Why a campaign begins with its first engine.
 const FIRST: &str = "the campaign begins with the first engine";
+/// Why a campaign that its AgentDeployment has left asks for nothing more.
+const SUPERSEDED: &str = "the AgentDeployment has another campaign since";
 
 /// The world in which every engine that was asked for has its artifact.
 pub fn with_artifacts(world: &ProfileWorld) -> ProfileWorld {
@@ -55,6 +58,9 @@ pub(super) fn explore(
                 EngineStep::Working(state) => working.push(state),
                 EngineStep::Ended => {}
                 EngineStep::CampaignFailed(state) => return Some(state),
+            }
+            if explore::creates_a_job(parts) {
+                return None;
             }
         }
         if working.len() < world.agent.most_at_once() {
@@ -87,6 +93,7 @@ fn look(world: &ProfileWorld, before: &ProfileStatus, engine: &ProfiledEngine) -
             let words = format!("it cannot be measured: {words}");
             engine::give_up_engine(engine, &words).with(EngineStep::Ended)
         }
+        None if world.is_superseded() => left_out(engine, SUPERSEDED).with(EngineStep::Ended),
         None => {
             let words = format!("waiting for engine {}, which the search asks for", engine.display_name);
             Parts::look_within(SOON).with(working(words))
@@ -114,9 +121,12 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
         return Parts::default().with(None);
     }
     let is_busy = before.asked.iter().any(|asked| !before.engines.iter().any(|ended| ended.engine == asked.engine));
-    let next = match (before.asked.is_empty(), Budget::left(inputs, before).used_up()) {
+    let done = |words: &str| Next::Done { reasons: open.iter().map(|_| words.to_owned()).collect() };
+    // What is promised to the Jobs that run is asked about again when they have ended.
+    let next = match (before.asked.is_empty(), shares::left_beside(world, before, None).used_up()) {
+        _ if world.is_superseded() => done(SUPERSEDED),
         (true, _) => Next::Ask { engine: 0, why: FIRST.to_owned() },
-        (false, Some(words)) => Next::Done { reasons: open.iter().map(|_| words.clone()).collect() },
+        (false, Some(words)) => done(&words),
         (false, None) => ledger::next(inputs, before, &open),
     };
     match next {

@@ -13,7 +13,7 @@ use super::job::{self, Affordable, JobStep};
 use crate::{
     plan::Note,
     profile::{
-        build::budget::Budget,
+        build::{budget::Budget, shares},
         parts::{Found, Parts, Planned},
         scope::JobScope,
         status::{CampaignState, cut},
@@ -37,8 +37,13 @@ pub fn measure(world: &ProfileWorld, before: &ProfileStatus, engine: &ProfiledEn
     if before.engines.iter().any(|ended| ended.engine == engine.name) {
         return Parts::default().with(EngineStep::Ended);
     }
-    let affordable = Budget::left(inputs, before).used_up().map_or(Affordable::Yes, Affordable::No);
-    let is_affordable = matches!(affordable, Affordable::Yes);
+    let beside = shares::left_beside(world, before, Some(engine));
+    let affordable = match (Budget::left(inputs, before).used_up(), beside.used_up()) {
+        (Some(words), _) => Affordable::No(words),
+        (None, Some(_)) => Affordable::Later,
+        (None, None) => Affordable::Yes,
+    };
+    let is_affordable = !matches!(affordable, Affordable::No(_));
     Planned::of(|parts| {
         let step = parts.join(job::run(world, before, &JobScope::Explore { engine }, affordable));
         let status = parts.found.seen_from(before);

@@ -9,7 +9,14 @@ use super::{
     asked,
     engine::{self, EngineStep, failed},
 };
-use crate::profile::{parts::Planned, status::CampaignState, world::ProfileWorld};
+use crate::{
+    plan::{AT_ONCE, Child},
+    profile::{
+        parts::{Parts, Planned},
+        status::CampaignState,
+        world::ProfileWorld,
+    },
+};
 
 /// Measures the engines in order; nothing is left to do when it comes to `None`. As many are measured at once as the
 /// AgentDeployment allows.
@@ -23,7 +30,7 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
             }
         } else {
             for engine in &inputs.engines {
-                if working.len() >= world.agent.most_at_once() {
+                if working.len() >= world.agent.most_at_once() || creates_a_job(parts) {
                     break;
                 }
                 match parts.join(engine::measure(world, &parts.found.seen_from(before), engine)) {
@@ -33,11 +40,19 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
                 }
             }
         }
+        if creates_a_job(parts) && working.len() < world.agent.most_at_once() {
+            parts.add(Parts::look_within(AT_ONCE));
+        }
         if !working.is_empty() {
             return together(working);
         }
         nothing_usable(&parts.found.seen_from(before)).map(|words| parts.join(failed(words)))
     })
+}
+
+/// Whether a Job is about to be created. The next one waits until this one is seen: its share depends on it.
+pub(super) fn creates_a_job(parts: &Parts) -> bool {
+    parts.children.iter().any(|child| matches!(child, Child::Job(_)))
 }
 
 /// What several engines do, as one state: the first one's, with the words of all.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use slipway_analysis::{
     pareto::Direction,
     search::{
-        Arm, Axis, Cell, Conclusion, Constraint, Measurement as Run, Metric, MetricKind, Outcome, Progress, Purpose,
-        Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value, WhyNot,
+        Arm, Axis, Cell, Conclusion, Constraint, Ending, Measurement as Run, Metric, MetricKind, Outcome, Progress,
+        Purpose, Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value, WhyNot,
     },
     slo::{self, Bound},
 };
@@ -27,15 +27,16 @@ use slipway_crds::{
 };
 use slipway_selection::{
     cost::gpus,
-    judged::judged,
+    judged::{gpu_limits, judged},
     natural,
     target::{driver_for, target_per_kilosecond},
 };
+use slipway_worker_contract::{Judged, LatencyObjective};
+
+use crate::profile::rows;
 
 /// Share of a level that an infeasible one runs before it is ended.
 const ABORT_FRACTION: f64 = 0.3;
-/// Standard error in ln of a figure of a GPU, which is sampled.
-const SAMPLED_LOG_SD: f64 = 0.02;
 /// Confirm runs that are taken as passed to hear of the rest.
 const MOST_CONFIRMS: usize = 4;
 
@@ -283,7 +284,7 @@ fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> Metric {
 fn gpu_metric(figure: GpuFigure) -> Metric {
     let kind = match figure {
         GpuFigure::Utilization => MetricKind::Utilization,
-        GpuFigure::Power => MetricKind::Other,
+        GpuFigure::Power => MetricKind::Power,
         GpuFigure::Memory => MetricKind::Memory,
     };
     Metric { name: figure.limit_name().to_owned(), kind, prior: Vec::new() }
@@ -295,25 +296,31 @@ fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool
     let run = if is_loaded { total } else { total.min(natural(row.milliseconds) as f64 / 1e3) };
     let throughput = (row.count > 0).then_some(natural(row.per_kilosecond) as f64);
     let latencies = measured(inputs).into_iter().map(|of| latency(row, of).map(|l| l.value.max(1.0)));
-    let of_gpus = inputs.gpu.iter().map(|limit| Some(f64::from(row.gpu?.figure(limit.figure).max(1))));
+    let of_gpus = inputs.gpu.iter().map(|limit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1))));
     let values: Vec<Option<f64>> = std::iter::once(throughput).chain(latencies).chain(of_gpus).collect();
     let median = row.latencies.iter().filter(|l| l.percentile == Percentile::P50).max_by_key(|l| l.microseconds);
     let errors = measured(inputs).into_iter().map(|of| slo::latency_log_error(latency(row, of)));
     let count = u64::try_from(row.count).unwrap_or(0);
     let log_sds: Vec<f64> = std::iter::once(slo::throughput_log_error(count, median.map(bounded)))
         .chain(errors)
-        .chain(inputs.gpu.iter().map(|_| SAMPLED_LOG_SD))
+        .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
         .collect();
-    let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (MeasurementVerdict::Failed, _) => Outcome::Failed,
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
-            Outcome::Measured { values, log_sds }
-        }
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
-            Outcome::Aborted { values, log_sds }
-        }
+    let ending = match row.verdict {
+        MeasurementVerdict::Failed => Ending::Failed,
+        MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
+        MeasurementVerdict::Infeasible if misses_only_a_minimum(inputs, row) => Ending::Whole,
+        MeasurementVerdict::Infeasible => Ending::CutShort,
     };
+    let outcome = Outcome::of(ending, values, log_sds);
     Run { cell, purpose: Purpose::Explore, start_seconds: (total - run).max(0.0), run_seconds: run, outcome }
+}
+
+/// As the worker asks of its own rows.
+fn misses_only_a_minimum(inputs: &ProfileInputs, row: &Measurement) -> bool {
+    let objectives: Vec<_> = judged(inputs, row.purpose).iter().map(LatencyObjective::from).collect();
+    let error_rate_max_ppm = inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million());
+    let gpu_limits = &gpu_limits(inputs, row.purpose);
+    rows::row(row).misses_only_a_minimum(Judged { objectives: &objectives, error_rate_max_ppm, gpu_limits })
 }
 
 fn latency(row: &Measurement, (metric, percentile): (LatencyMetric, Percentile)) -> Option<slo::Bounded> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use slipway_analysis::{
     pareto::Direction,
     search as analysis,
-    search::{Conclusion, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
+    search::{Conclusion, Ending, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
     slo::{self, Bound},
 };
 use slipway_worker_contract::{
@@ -24,8 +24,6 @@ use crate::profile::{
 
 /// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
 const ABORT_FRACTION: f64 = 0.3;
-/// Standard error in ln that a figure of a GPU is given, which is sampled a few times in a level.
-const SAMPLED_LOG_SD: f64 = 0.02;
 /// Runs of one cell after which the analysis no longer asks for a confirm run.
 const MOST_CONFIRMS: usize = 4;
 
@@ -313,7 +311,7 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
 fn gpu_metric(limit: &GpuLimit) -> analysis::Metric {
     let kind = match limit.figure {
         GpuFigure::Utilization => analysis::MetricKind::Utilization,
-        GpuFigure::Power => analysis::MetricKind::Other,
+        GpuFigure::Power => analysis::MetricKind::Power,
         GpuFigure::Memory => analysis::MetricKind::Memory,
     };
     analysis::Metric { name: limit.figure.limit_name().to_owned(), kind, prior: Vec::new() }
@@ -368,24 +366,18 @@ fn measurement(
     };
     let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
-    let gpu = |limit: &GpuLimit| row.gpu.map(|gpu| f64::from(gpu.figure(limit.figure).max(1)));
+    let gpu = |limit: &GpuLimit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1)));
     values.extend(search.rules.gpu_limits.iter().map(gpu));
     let mut log_sds = vec![throughput_log_sd(row)];
     log_sds.extend(measured(search).into_iter().map(|latency| latency_log_sd(row, latency)));
-    log_sds.extend(search.rules.gpu_limits.iter().map(|_| SAMPLED_LOG_SD));
-    let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
-            analysis::Outcome::Measured { values, log_sds }
-        }
-        // It ran to its end: only a GPU's figure rules it out.
-        (MeasurementVerdict::Infeasible, Some(values)) if judge::misses_only_a_minimum(row, &search.rules) => {
-            analysis::Outcome::Measured { values, log_sds }
-        }
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
-            analysis::Outcome::Aborted { values, log_sds }
-        }
+    log_sds.extend(search.rules.gpu_limits.iter().map(|_| slo::SAMPLED_LOG_ERROR));
+    let ending = match row.verdict {
+        MeasurementVerdict::Failed => Ending::Failed,
+        MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
+        MeasurementVerdict::Infeasible if judge::misses_only_a_minimum(row, &search.rules) => Ending::Whole,
+        MeasurementVerdict::Infeasible => Ending::CutShort,
     };
+    let outcome = analysis::Outcome::of(ending, values, log_sds);
     analysis::Measurement {
         cell,
         purpose: Purpose::Explore,

@@ -68,7 +68,7 @@ fn busy() -> GpuLimit {
 }
 
 fn gpu(utilization_percent: u8) -> Gpu {
-    Gpu { memory_mib: 14_336, utilization_percent, power_watts: 200 }
+    Gpu { memory_mib: Some(14_336), utilization_percent: Some(utilization_percent), power_watts: Some(200) }
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_walk_goes_on_above_a_level_that_leaves_the_gpu_idle_and_ends_above_one_that
     let rules = Rules { gpu_limits: vec![busy(), cool], ..Rules::default() };
     let search = Ladder::new(Plan::new(&arms(&["a"]), &[1, 2, 4, 8, 16], 20, 0), rules);
     let at = |level, utilization, power_watts, verdict| Row {
-        gpu: Some(Gpu { power_watts, ..gpu(utilization) }),
+        gpu: Some(Gpu { power_watts: Some(power_watts), ..gpu(utilization) }),
         ..row("a", level, verdict)
     };
     let mut rows = vec![at(1, 20, 120, MeasurementVerdict::Infeasible), at(2, 45, 180, MeasurementVerdict::Infeasible)];

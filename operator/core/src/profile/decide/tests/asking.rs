@@ -117,6 +117,76 @@ fn several_engines_are_measured_at_once_and_share_the_budget() {
     assert_eq!(status.rows, 8);
 }
 
+/// Budgets of the Jobs so far: measurements and GPU milliseconds.
+fn budgets(cluster: &Cluster) -> Vec<(u32, u64)> {
+    let of = |task: &slipway_worker_contract::ProfileTask| match &task.campaign {
+        Campaign::Explore { max_measurements, max_gpu_millis, .. } => (*max_measurements, *max_gpu_millis),
+        other => panic!("{other:?}"),
+    };
+    cluster.tasks.iter().map(of).collect()
+}
+
+#[test]
+fn jobs_at_once_share_what_is_left_however_many_engines_were_never_asked_for() {
+    let mut cluster = cluster().asking();
+    cluster.world.agent.parallel_jobs = Some(2);
+    let more = ["engine-c", "engine-d", "engine-e", "engine-f"]
+        .map(|name| ProfiledEngine { name: name.to_owned(), ..cluster.world.spec.inputs.engines[1].clone() });
+    cluster.world.spec.inputs.engines.extend(more);
+    cluster.offer("engine-a");
+    cluster.settle();
+    assert_eq!(budgets(&cluster), [(50, 14_400_000)], "half of it, and not a sixth");
+    let next = cluster.asked()[1].to_owned();
+    cluster.offer(&next);
+    cluster.settle();
+    assert_eq!(budgets(&cluster), [(50, 14_400_000); 2]);
+    let first = cluster.named[0].clone();
+    cluster.end_job(&first, ProfileEnd::Complete, 0);
+    cluster.settle();
+    if let Some(third) = cluster.asked().get(2).map(|name| (*name).to_owned()) {
+        cluster.offer(&third);
+        cluster.settle();
+        assert_eq!(budgets(&cluster)[2].0, 46, "all that four rows and the promise to the second leave");
+    }
+}
+
+#[test]
+fn a_job_waits_while_all_that_is_left_is_promised_to_another() {
+    let mut cluster = cluster();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.world.spec.inputs.budget.measurements = 1;
+    cluster.settle();
+    assert_eq!(budgets(&cluster).iter().map(|budget| budget.0).collect::<Vec<_>>(), [1]);
+    assert!(cluster.told().1.ends_with("waiting for what other engines leave of the budget"), "{:?}", cluster.told());
+    let status = finish(&mut cluster);
+    assert_eq!((status.rows, cluster.tasks.len()), (1, 1));
+}
+
+#[test]
+fn a_campaign_that_its_agent_has_left_waits_for_no_engine() {
+    let mut cluster = cluster().asking();
+    cluster.settle();
+    cluster.world.created = Some(cluster.world.now - jiff::SignedDuration::from_mins(3));
+    cluster.world.agent.campaigns = Some(vec![cluster.world.name.clone()]);
+    cluster.settle();
+    assert_eq!(cluster.told().0, Some(ProfilePhase::Exploring), "it is the current one");
+    cluster.world.agent.campaigns = Some(vec!["facts-another".to_owned()]);
+    cluster.settle();
+    assert_eq!((cluster.told().0, cluster.tasks.len()), (Some(ProfilePhase::Failed), 0));
+    let reason = "not built: the AgentDeployment has another campaign since";
+    let reasons: Vec<_> = cluster.world.status.not_measured.iter().map(|entry| &*entry.reason).collect();
+    assert_eq!(reasons, [reason; 2]);
+}
+
+#[test]
+fn a_new_campaign_has_time_to_be_named_by_its_agent() {
+    let mut cluster = cluster().asking();
+    cluster.world.created = Some(cluster.world.now);
+    cluster.world.agent.campaigns = Some(vec!["facts-another".to_owned()]);
+    cluster.settle();
+    assert_eq!((cluster.told().0, cluster.asked()), (Some(ProfilePhase::Exploring), vec!["engine-a"]));
+}
+
 #[test]
 fn one_engine_after_the_other_is_measured_unless_more_are_allowed() {
     let mut cluster = cluster();
@@ -172,7 +242,7 @@ proptest! {
         let asked: std::collections::BTreeSet<_> = status.asked.iter().map(|asked| &asked.engine).collect();
         prop_assert_eq!(asked.len(), status.asked.len(), "none is asked for twice");
         let explored = status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
-        prop_assert!(i32::try_from(explored.count()).expect("few") <= measurements.max(parallel));
+        prop_assert!(i32::try_from(explored.count()).expect("few") <= measurements);
         for engine in ["engine-a", "engine-b"] {
             let has_row = status.measurements.iter().any(|row| {
                 row.engine == engine && row.verdict != MeasurementVerdict::Failed

@@ -15,7 +15,7 @@ use slipway_worker_contract::{
 
 use super::super::*;
 use crate::{
-    jobs::view::{JobPhase, JobView},
+    jobs::view::{Grant, JobPhase, JobView},
     plan::Child,
     profile::world::{AgentView, Offer},
     reworded,
@@ -85,6 +85,7 @@ pub fn cluster() -> Cluster {
         progress: BTreeMap::new(),
         earlier: Vec::new(),
         agent: AgentView::default(),
+        created: None,
     };
     Cluster {
         world,
@@ -147,7 +148,7 @@ impl Cluster {
                 Child::Job(object) => {
                     let name = object.metadata.name.clone().expect("a Job has a name");
                     let task = task.take().expect("the task comes before its Job");
-                    is_changed |= self.start(name, task);
+                    is_changed |= self.start(name, task, Grant::of(&object));
                 }
                 other => panic!("{other:?}"),
             }
@@ -155,10 +156,10 @@ impl Cluster {
         is_changed
     }
 
-    fn start(&mut self, name: String, task: ProfileTask) -> bool {
+    fn start(&mut self, name: String, task: ProfileTask, grant: Option<Grant>) -> bool {
         self.tasks.push(task);
         self.named.push(name.clone());
-        let view = JobView::in_phase(name.clone(), JobPhase::Running { started_at: None });
+        let view = JobView { grant, ..JobView::in_phase(name.clone(), JobPhase::Running { started_at: None }) };
         self.world.jobs.insert(name, view).is_none()
     }
 

@@ -81,7 +81,7 @@ fn with_gpus(limit: &str, utilizations: &[u8]) -> (ProfileInputs, Vec<Measuremen
         .iter()
         .zip(1..)
         .map(|(utilization, level)| {
-            let gpu = Gpu { memory_mib: 14_336, utilization_percent: *utilization, power_watts: 210 };
+            let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(*utilization), power_watts: Some(210) };
             Row { gpu: Some(gpu), ..row("instances-1", level, (1_000 * u64::from(level), 50_000)) }
         })
         .collect();
@@ -101,8 +101,30 @@ fn a_row_of_an_earlier_campaign_is_judged_by_limits_on_gpus_from_both_sides() {
     let high = missed("GPU utilization is too high: 95 % of at most 90 %");
     assert_eq!(judged_by("{figure: Utilization, min: 60, max: 90}"), [low, met, high]);
     let (inputs, mut measurements) = with_gpus("{figure: Power, max: 300}", &[40]);
+    let open = Judged::Open { objective: "gpu-power".to_owned() };
+    measurements[0].gpu.iter_mut().for_each(|gpu| gpu.power_watts = None);
+    assert_eq!(judge(&inputs, &measurements[0]), open, "a power that was not sampled is no power of 0 W");
     measurements[0].gpu = None;
-    assert_eq!(judge(&inputs, &measurements[0]), Judged::Open { objective: "gpu-power".to_owned() });
+    assert_eq!(judge(&inputs, &measurements[0]), open);
+}
+
+#[test]
+fn a_confirm_run_at_the_load_of_the_target_need_not_keep_the_gpu_as_busy_as_its_level() {
+    let judged_by = |limit, purpose| {
+        let (inputs, mut measurements) = with_gpus(limit, &[40]);
+        measurements[0].purpose = purpose;
+        let found = infeasible::explain(&inputs, &measurements, purpose);
+        (judge(&inputs, &measurements[0]), found.binding_objective)
+    };
+    let met = Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() };
+    let (judged, binding) = judged_by("{figure: Utilization, min: 60}", MeasurementPurpose::Confirm);
+    assert_eq!((judged, binding == "gpu-utilization"), (met, false));
+    let (judged, binding) = judged_by("{figure: Utilization, min: 20, max: 30}", MeasurementPurpose::Confirm);
+    let reason = "GPU utilization is too high: 40 % of at most 30 %".to_owned();
+    assert_eq!(judged, Judged::Decided { verdict: MeasurementVerdict::Infeasible, reason });
+    assert_eq!(binding, "gpu-utilization");
+    let (_, binding) = judged_by("{figure: Utilization, min: 60}", MeasurementPurpose::Explore);
+    assert_eq!(binding, "gpu-utilization");
 }
 
 #[test]
