@@ -3,6 +3,9 @@
 
 readonly DRAWN=$LOGS/question.json
 
+# shellcheck source=services.sh
+source "$(dirname "${BASH_SOURCE[0]}")/services.sh"
+
 # The traffic to measure with, and the questions that engines are judged by.
 give_workload() {
   run_kubectl --namespace "$NAMESPACE" create configmap demo-workload --from-file e2e/manifests/demo/workload \
@@ -40,22 +43,6 @@ drawn = json.load(open(sys.argv[1]))
 fact = drawn["lookups"][0]
 print("%s %s %s" % (fact["entity"], fact["property"], fact["value"]) if sys.argv[2] == "lookup" else drawn[sys.argv[2]])
 ' "$DRAWN" "$1"
-}
-
-# with_services COMMAND...: it finds the namespace's services below $SERVICES. `kubectl replace --raw` says no content
-# type, hence the proxy. It ends with the command's status; within it a failure does not end the script by itself.
-with_services() {
-  local proxy address status=0
-  # Without the exec it would outlive the shell that is killed below, and hold the log of this step open.
-  coproc PROXY {
-    exec "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
-  }
-  proxy=$PROXY_PID
-  read -r -t 20 -u "${PROXY[0]}" address
-  SERVICES=http://${address##* }/api/v1/namespaces/$NAMESPACE/services "$@" || status=$?
-  kill "$proxy"
-  wait "$proxy" || true
-  return "$status"
 }
 
 # teach <DRAWN: the look-up service learns what a question asks for.

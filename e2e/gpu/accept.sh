@@ -32,6 +32,8 @@ for part in options cluster agents steps; do
   # shellcheck source=/dev/null
   source "$here/accept/$part.sh"
 done
+# shellcheck source=../demo/services.sh
+source "$REPOSITORY/e2e/demo/services.sh"
 
 # Those that later ones need; without them nothing goes on.
 readonly NEEDED=(tools gpus workload probe)

@@ -105,7 +105,7 @@ fn run() -> Result<ExitCode, PreflightError> {
     })
 }
 
-/// Beside a server: what cannot be told is told in the log, and the server goes on.
+/// Beside a server: a failure goes to the log, and the server goes on.
 fn watch() -> Result<ExitCode, PreflightError> {
     let nvidia = Nvidia::open().map_err(PreflightError::Watch)?;
     let gpus = nvidia.at_server().map_err(PreflightError::Watch)?;

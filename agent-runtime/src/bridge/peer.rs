@@ -176,7 +176,7 @@ impl Peer {
     /// Never waits: a program that reads nothing would keep us from reading what it writes.
     fn tell_if_possible(&self, message: &Value) {
         if let Err(error) = self.input.try_send(message.to_string()) {
-            tracing::warn!(%error, "the MCP server does not read what it is told");
+            tracing::warn!(%error, "the MCP server does not read its standard input");
         }
     }
 
@@ -185,7 +185,7 @@ impl Peer {
         let mut message = match message {
             Value::Object(message) => message,
             Value::Array(several) => return several.into_iter().for_each(|one| self.take(one)),
-            _ => return tracing::warn!("the MCP server wrote a line that is no message"),
+            _ => return tracing::warn!("the MCP server wrote a line that is not a message of JSON-RPC"),
         };
         let method = message.get("method").and_then(Value::as_str);
         match (method, message.get("id")) {

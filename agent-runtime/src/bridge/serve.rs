@@ -41,7 +41,7 @@ pub(super) fn router(peer: Arc<Peer>) -> Router {
 /// A message of the client's.
 async fn take(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
     let Ok(message) = serde_json::from_slice::<Map<String, Value>>(&body) else {
-        return refusal(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is no message of JSON-RPC");
+        return refusal(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not a message of JSON-RPC");
     };
     if !shared.knows(&headers) {
         return refusal(StatusCode::NOT_FOUND, INVALID_REQUEST, "the session has ended");

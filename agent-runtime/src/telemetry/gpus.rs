@@ -14,14 +14,14 @@ const MAX_BYTES: usize = 4 << 20;
 /// Why nothing is known of the GPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum GpusError {
-    /// There is no answer, or none of success.
-    #[error("the program beside the engine does not tell what the GPUs do")]
+    /// The request failed, or its status is an error.
+    #[error("the GPU watch beside the engine did not answer")]
     Ask(#[source] reqwest::Error),
     /// The answer is longer than any can be.
-    #[error("what it tells is longer than {MAX_BYTES} bytes")]
+    #[error("its answer is longer than {MAX_BYTES} bytes")]
     TooLong,
     /// The answer is something else.
-    #[error("what it tells cannot be read")]
+    #[error("its answer cannot be read")]
     Read(#[source] serde_json::Error),
 }
 

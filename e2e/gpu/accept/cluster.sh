@@ -63,17 +63,3 @@ clean() {
   rm -rf "$OUTPUT/steps"
   printf 'The report and the logs stay in %s.\n' "$OUTPUT"
 }
-
-# with_services COMMAND...: it finds the namespace's services below $SERVICES.
-with_services() {
-  local proxy address status=0
-  coproc PROXY {
-    exec "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
-  }
-  proxy=$PROXY_PID
-  read -r -t 20 -u "${PROXY[0]}" address
-  SERVICES=http://${address##* }/api/v1/namespaces/$NAMESPACE/services "$@" || status=$?
-  kill "$proxy"
-  wait "$proxy" 2>/dev/null || true
-  return "$status"
-}

@@ -28,8 +28,8 @@ read_options() {
     esac
     shift
   done
-  [[ $NAMESPACE =~ ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ ]] || die "--namespace $NAMESPACE is no name of a namespace"
-  [[ $VERSION =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || die "--version $VERSION is no version, such as 0.16.0"
+  [[ $NAMESPACE =~ ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ ]] || die "--namespace $NAMESPACE is not a valid name of a namespace"
+  [[ $VERSION =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || die "--version $VERSION is not a version, such as 0.16.0"
   settle_defaults
 }
 

@@ -125,7 +125,8 @@ mod tests {
     #[rstest]
     #[case::scheme(|config: &mut RuntimeConfig| config.engine.endpoint = "llm.example".into(),
         "triton.endpoint: must begin with http:// or https://")]
-    #[case::query(|config: &mut RuntimeConfig| config.engine.endpoint += "/?key=x", "triton.endpoint: has a placeholder or a query")]
+    #[case::query(|config: &mut RuntimeConfig| config.engine.endpoint += "/?key=x",
+        "triton.endpoint: has a placeholder or a query")]
     #[case::credentials(|config: &mut RuntimeConfig| config.engine.endpoint = "https://a:b@llm.example".into(),
         "triton.endpoint: the host must be written out, without user information")]
     #[case::path(|config: &mut RuntimeConfig| config.engine.endpoint += "/v1/",
@@ -147,12 +148,14 @@ mod tests {
         "triton.upstream.allowedNetworks: \"x\" is not a network")]
     #[case::in_flight(|config: &mut RuntimeConfig| upstream(config).max_in_flight = Some(0),
         "triton.upstream.maxInFlight: is 0; must be between 1 and 1024")]
-    #[case::retries(|config: &mut RuntimeConfig| upstream(config).retries = 6, "triton.upstream.retries: is 6; must be between 0 and 5")]
+    #[case::retries(|config: &mut RuntimeConfig| upstream(config).retries = 6,
+        "triton.upstream.retries: is 6; must be between 0 and 5")]
     #[case::triton(|config: &mut RuntimeConfig| config.engine.dialect = TextDialect::Vllm,
         "triton.upstream: is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, Completions or Chat")]
     #[case::top_k(|config: &mut RuntimeConfig| config.sampling = Sampling { top_k: Some(5), ..Sampling::default() },
         "sampling.topK: is no field of the OpenAI API; leave it out")]
-    #[case::chat_template(|config: &mut RuntimeConfig| config.chat_template = Some(ChatTemplate { folder: "/c".into(), dialect: None }),
+    #[case::chat_template(
+        |config: &mut RuntimeConfig| config.chat_template = Some(ChatTemplate { folder: "/c".into(), dialect: None }),
         "chatTemplate: has no effect on a chat")]
     #[case::prompt_template(|config: &mut RuntimeConfig| config.prompt_template = "{messages}".into(),
         "promptTemplate: has no effect on a chat")]

@@ -120,7 +120,7 @@ impl Case<'_> {
     /// No pod is left on one side whose node is not at fault.
     fn held_by_nodes(&self, judge: &Judge, left_out: &LeftOut) -> Judged {
         let code = Reason::NodeAtFault.as_str();
-        let text = format!("{code}: {left_out}; what these pods do is laid at the node, not at the revision");
+        let text = format!("{code}: {left_out}; the node is to blame for what these pods do, not the revision");
         let mut rollout = self.rollout.clone();
         if self.is_news(Verdict::Hold, code) {
             write(&mut rollout, judge, self.reference(), (Verdict::Hold, code, text.clone()));

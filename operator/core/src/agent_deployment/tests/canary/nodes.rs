@@ -1,4 +1,4 @@
-//! Canaries whose nodes slow their GPUs down or break them: that is laid at the node, and decides nothing.
+//! Canaries whose nodes slow their GPUs down or break them: the judge blames the node, and decides nothing.
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
