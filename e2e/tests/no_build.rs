@@ -208,6 +208,7 @@ fn smallest() -> Value {
 #[tokio::test]
 async fn the_smallest_manifest_is_served() {
     let namespace = namespace_with("smallest", H100, &["support-agent"]).await;
+    namespace.campaign(&smallest()).await.unwrap();
     let object = namespace.apply(&smallest()).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     assert_eq!(served.selected.unwrap().display_name, "bf16");
