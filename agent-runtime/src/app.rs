@@ -160,6 +160,7 @@ impl App {
             max_in_flight: config.max_in_flight,
         };
         let metrics = Metrics::new(metrics, &config.objectives);
+        let metrics = if gpus.is_some() { metrics.with_gpus() } else { metrics };
         let mut metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
         let (traces, exporter) = traces(&config, (&abilities, &pod), &mut metrics, &seal)?.unzip();
         let names = RunNames::new(&config.revision, started_at, seal);

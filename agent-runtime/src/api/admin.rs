@@ -109,6 +109,7 @@ fn measure_load(service: &Service) {
     service.metrics.set_in_flight(service.admission.in_flight());
     service.metrics.set_model_requests_in_flight(service.recorder().model_requests_in_flight());
     service.metrics.set_ready(service.admission.readiness() == Readiness::Ready);
+    service.metrics.show_gpus(service.recorder().gpus());
 }
 
 fn exposed(text: Result<String, std::fmt::Error>) -> Result<Response, ApiError> {

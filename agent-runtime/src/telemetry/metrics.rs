@@ -1,7 +1,7 @@
 //! Metrics for Prometheus. Names of the OpenTelemetry GenAI conventions in Prometheus form where they exist.
 //! <https://github.com/open-telemetry/semantic-conventions-genai>
 
-use std::{fmt::Debug, hash::Hash, sync::atomic::AtomicU64};
+use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::atomic::AtomicU64};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -12,8 +12,9 @@ use slipway_runtime_config::{
     LatencyObjective,
     metrics::{RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL},
 };
+use slipway_vocabulary::telemetry::GpuWindow;
 
-use super::{spans::SpanMetrics, tenants::TenantMetrics};
+use super::{gpu_metrics::GpuMetrics, spans::SpanMetrics, tenants::TenantMetrics};
 
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
@@ -59,6 +60,8 @@ pub struct Metrics {
     execute_tool: Histograms<ToolLabels>,
     /// Where clients name a tenant.
     tenants: Option<TenantMetrics>,
+    /// Where a program beside the engine counts what the GPUs do.
+    gpus: Option<GpuMetrics>,
     agent: String,
     model: String,
 }
@@ -234,6 +237,7 @@ impl Metrics {
             model: identity.model.into(),
             load: Registry::default(),
             tenants: None,
+            gpus: None,
             registry,
         };
         metrics.set_objectives(&[], objectives);
@@ -272,6 +276,20 @@ impl Metrics {
     pub fn with_tenants(mut self, reasons: &[&'static str]) -> Self {
         self.tenants = Some(TenantMetrics::new(&mut self.registry, reasons));
         self
+    }
+
+    /// Shows what the pod's GPUs do too.
+    #[must_use]
+    pub fn with_gpus(mut self) -> Self {
+        self.gpus = Some(GpuMetrics::new(&mut self.registry));
+        self
+    }
+
+    /// Takes what the pod's GPUs did in the windows of the last hour.
+    pub fn show_gpus(&self, windows: &BTreeMap<u64, Vec<GpuWindow>>) {
+        if let Some(gpus) = &self.gpus {
+            gpus.show(windows);
+        }
     }
 
     /// Counts the spans that are handed to a receiver of traces.

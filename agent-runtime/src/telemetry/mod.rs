@@ -1,5 +1,6 @@
 //! What is counted: evidence for the operator and metrics for Prometheus. Imports none of the layers it measures.
 
+mod gpu_metrics;
 mod gpus;
 mod load;
 mod metrics;

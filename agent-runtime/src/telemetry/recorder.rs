@@ -220,6 +220,11 @@ impl Recorder {
         }
     }
 
+    /// What the pod's GPUs did in the last hour, by window.
+    pub const fn gpus(&self) -> &BTreeMap<u64, Vec<GpuWindow>> {
+        &self.gpus
+    }
+
     /// The window of GPUs after which there may be news.
     pub fn gpus_known_to(&self) -> Option<u64> {
         self.gpus.last_key_value().map(|(id, _)| id.saturating_sub(1))

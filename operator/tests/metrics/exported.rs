@@ -7,6 +7,9 @@ use super::{exposition::exposition, read};
 /// The agent runtime's whole exposition, as its own test compares it.
 const RUNTIME: &str =
     "agent-runtime/tests/runtime/snapshots/runtime__admin__metrics_count_runs_calls_and_objectives.snap";
+/// What a pod exports besides whose GPUs are watched, likewise.
+const GPUS: &str = "agent-runtime/src/telemetry/snapshots/slipway_agent_runtime__telemetry__gpu_metrics__tests__\
+    figures_are_those_of_the_last_finished_window_and_errors_those_of_all.snap";
 /// Labels that Prometheus sets itself.
 pub const OF_THE_TARGET: [&str; 5] = ["namespace", "pod", "container", "job", "instance"];
 
@@ -45,7 +48,16 @@ pub fn of_the_operator() -> Vec<Series> {
 
 /// What the agent runtime exports.
 pub fn of_the_runtime() -> Vec<Series> {
-    let snapshot = read(RUNTIME);
+    of_snapshot(RUNTIME)
+}
+
+/// What the agent runtime exports besides where a program beside the engine watches its GPUs.
+pub fn of_the_gpus() -> Vec<Series> {
+    of_snapshot(GPUS)
+}
+
+fn of_snapshot(file: &str) -> Vec<Series> {
+    let snapshot = read(file);
     let (_, text) = snapshot.split_once("\n---\n").unwrap();
     series(text)
 }
@@ -56,7 +68,7 @@ pub type Labels = BTreeMap<String, BTreeSet<String>>;
 /// All series by name, with those labels that Prometheus sets.
 pub fn all() -> BTreeMap<String, Labels> {
     let mut all = BTreeMap::<String, Labels>::new();
-    for series in of_the_operator().into_iter().chain(of_the_runtime()) {
+    for series in of_the_operator().into_iter().chain(of_the_runtime()).chain(of_the_gpus()) {
         let labels = all.entry(series.name).or_default();
         for label in OF_THE_TARGET {
             labels.entry(label.to_owned()).or_default();

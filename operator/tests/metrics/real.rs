@@ -13,7 +13,7 @@ use pretty_assertions::assert_eq;
 use self::server::Server;
 use super::{
     dashboards::{Dashboard, dashboards},
-    exported::{Series, of_the_operator, of_the_runtime},
+    exported::{Series, of_the_gpus, of_the_operator, of_the_runtime},
 };
 
 /// Seconds of samples, and between two of them.
@@ -47,7 +47,7 @@ fn scraped(now: u64) -> String {
     let operator = [("namespace", "slipway-system"), ("pod", "slipway-operator-0"), ("job", "slipway-operator")];
     let mut text: String = of_the_operator().iter().map(|series| samples(series, &operator, now)).collect();
     for (pod, revision) in PODS {
-        for mut series in of_the_runtime() {
+        for mut series in of_the_runtime().into_iter().chain(of_the_gpus()) {
             if let Some(label) = series.labels.get_mut("revision") {
                 revision.clone_into(label);
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pretty_assertions::assert_eq;
 
 use super::{
-    exported::{Series, of_the_operator, of_the_runtime},
+    exported::{Series, of_the_gpus, of_the_operator, of_the_runtime},
     read,
 };
 
@@ -43,4 +43,9 @@ fn the_table_has_every_metric_of_the_operator_with_its_labels() {
 #[test]
 fn the_table_has_every_metric_of_the_agent_runtime_with_its_labels() {
     assert_eq!(documented("Agents"), metrics(of_the_runtime()));
+}
+
+#[test]
+fn the_table_has_every_metric_of_watched_gpus_with_its_labels() {
+    assert_eq!(documented("GPUs of an agent"), metrics(of_the_gpus()));
 }
