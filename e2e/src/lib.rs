@@ -12,4 +12,5 @@ pub mod operator;
 pub mod repository;
 pub mod rollouts;
 pub mod servers;
+pub mod store;
 pub mod traffic;

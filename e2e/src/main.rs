@@ -13,7 +13,7 @@ use slipway_e2e::{
         client::{self, LoadSettings},
         report::Report,
     },
-    servers::{facts, models, receivers},
+    servers::{facts, gpus, models, receivers},
     traffic::{self, Traffic},
 };
 use tokio::{
@@ -41,6 +41,8 @@ enum Verb {
     },
     /// Serves facts for an agent to look up.
     Facts,
+    /// Tells what a recorded GPU did, as if it did so now.
+    Gpus,
     /// Takes messages as Slack and PagerDuty do, and shows them.
     Receivers,
     /// Sends requests to an agent, until SIGTERM, and counts their results: a line of JSON every ten seconds and at the
@@ -62,6 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let router = match verb {
         Verb::Models { root } => models::router(root),
         Verb::Facts => facts::router(),
+        Verb::Gpus => gpus::router(),
         Verb::Receivers => receivers::router(),
         Verb::Load(settings) => return Ok(client::run(settings, stop, print).await?),
         Verb::Traffic(traffic) => return Ok(traffic::send(traffic).await?),

@@ -204,6 +204,26 @@ impl Namespace {
         }
     }
 
+    /// Waits until there is no object of a name.
+    ///
+    /// # Errors
+    /// When it is still there after `limit`.
+    pub async fn wait_until_gone<K>(&self, name: &str, limit: Duration) -> Outcome<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let found = self.api::<K>().get_opt(name).await;
+            let Some(object) = found.map_err(|source| refused(format!("get {name}"), source))? else { return Ok(()) };
+            if tokio::time::Instant::now() > deadline {
+                let (what, last) = (format!("{name} in {}: gone", self.name), format!("{:?}", object.meta()));
+                return Err(ScenarioError::TimedOut { what, seconds: limit.as_secs(), last });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Waits until an AgentDeployment is Ready for the generation that was applied, and nothing is under way.
     ///
     /// # Errors

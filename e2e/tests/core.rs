@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -139,23 +139,5 @@ async fn one_flipped_byte_in_the_store_keeps_triton_from_starting() {
 async fn flip_a_byte_of_the_engine(namespace: &Namespace) {
     let script = "f=$(find /store/engines -name model.onnx | head -1); chmod u+w \"$(dirname \"$f\")\" \"$f\"; \
                   printf '\\377' | dd of=\"$f\" bs=1 seek=1000000 conv=notrunc";
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "flip"},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": false,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [{
-                "name": "flip", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
-                "command": ["sh", "-c", script],
-                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-                "volumeMounts": [{"name": "store", "mountPath": "/store"}],
-            }],
-            "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "slipway-store"}}],
-        },
-    });
-    namespace.run_to_end(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
+    namespace.run_in_store("flip", script).await.unwrap();
 }

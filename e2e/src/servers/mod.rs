@@ -3,5 +3,6 @@
 
 pub mod facts;
 pub mod git;
+pub mod gpus;
 pub mod models;
 pub mod receivers;

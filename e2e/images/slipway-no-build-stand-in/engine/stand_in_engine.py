@@ -30,12 +30,18 @@ def check_checkpoint(folder: str) -> None:
 
 
 def generate(
-    max_tokens: int, stop_words: list[str], is_cancelled: Callable[[], bool], keeps_stop_word: bool = False
+    max_tokens: int,
+    stop_words: list[str],
+    is_cancelled: Callable[[], bool],
+    keeps_stop_word: bool = False,
+    ignores_end: bool = False,
 ) -> Iterator[Step]:
-    """Generates until a limit, a stop word, the text's end, or until nobody asks any more."""
-    found = [(ANSWER.find(word), word) for word in stop_words]
+    """Generates until a limit, a stop word, the text's end, or until nobody asks any more. A text whose end is ignored
+    begins again."""
+    written = ANSWER * (max_tokens // len(ANSWER) + 1) if ignores_end else ANSWER
+    found = [(written.find(word), word) for word in stop_words]
     ends = [at + (len(word) if keeps_stop_word else 0) for at, word in found if at >= 0]
-    text = ANSWER[: min(ends, default=len(ANSWER))]
+    text = written[: min(ends, default=len(written))]
     most = min(max_tokens, len(text))
     for tokens in range(1, most + 1):
         time.sleep(TOKEN_SECONDS)

@@ -15,7 +15,8 @@ class Completions(BaseHTTPRequestHandler):
 
     def steps(self, body: dict) -> Iterator[Step]:
         """The states of one generation."""
-        return generate(body["max_tokens"], body.get("stop") or [], lambda: False)
+        ignores_end = body.get("ignore_eos", False)
+        return generate(body["max_tokens"], body.get("stop") or [], lambda: False, ignores_end=ignores_end)
 
     def do_GET(self):
         """Answers once the checkpoint was found."""

@@ -60,6 +60,8 @@ class SamplingParams:
     max_tokens: int = 16
     temperature: float = 1.0
     stop: list[str] | None = None
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
 
 
 class TritonPythonModel:
@@ -109,7 +111,8 @@ class TritonPythonModel:
             raise ValueError("the stand-in only streams, and only what is new")
         sampling = SamplingParams(**json.loads(_first(request, "sampling_parameters")))
         seen = 0
-        for step in generate(sampling.max_tokens, sampling.stop or [], sender.is_cancelled):
+        stop, ignores_end = sampling.stop or [], sampling.ignore_eos
+        for step in generate(sampling.max_tokens, stop, sender.is_cancelled, ignores_end=ignores_end):
             tensors = [_texts("text_output", step.text[seen:])]
             if is_on["return_finish_reason"]:
                 tensors.append(_texts("finish_reason", str(step.finish_reason)))
