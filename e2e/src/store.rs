@@ -24,6 +24,8 @@ use crate::namespace::{Namespace, Outcome, ScenarioError, refused};
 pub const RETENTION: &str = "store.retention.seconds=3600,store.keepUnusedEnginesSeconds=60";
 /// Longest time until an Engine that nobody names is gone, and until a sweep has ended.
 const LIMIT: Duration = Duration::from_secs(240);
+/// How long an Engine stays unneeded before it is looked at again.
+const NEXT_LOOK: Duration = Duration::from_secs(15);
 /// By how much a record is made older: longer than the retention.
 const AGE: Duration = Duration::from_hours(2);
 
@@ -53,8 +55,7 @@ impl Namespace {
         let deleted = self.api::<AgentDeployment>().delete(agent, &DeleteParams::default()).await;
         deleted.map_err(|source| refused(format!("delete {agent}"), source))?;
         self.wait_until_gone::<AgentDeployment>(agent, LIMIT).await?;
-        self.look_at::<Engine>(&engine, "unnamed").await?;
-        self.wait_until_gone::<Engine>(&engine, LIMIT).await?;
+        self.wait_until_collected(&engine).await?;
         self.look_at::<PersistentVolumeClaim>(NAME, "freed").await?;
         let is_free = |record: &StoreRecord| {
             let freed: Vec<_> = record.items.iter().filter(|(_, item)| item.free_since.is_some()).collect();
@@ -62,10 +63,28 @@ impl Namespace {
             if is_there { Ok(()) } else { Err(format!("{freed:?}")) }
         };
         self.wait_for_record("with a free folder", is_free).await?;
+        // A folder that changed after it was unneeded stays: a Job may have found it again.
+        let older =
+            format!("find /store/{folder} -exec touch -d \"@$(($(date +%s) - {}))\" {{}} +", AGE.as_secs() + 60);
+        self.run_in_store("older", &older).await?;
         self.make_the_record_older().await?;
         self.look_at::<PersistentVolumeClaim>(NAME, "older").await?;
         let ended = |record: &StoreRecord| record.last.clone().ok_or_else(|| format!("{:?}", record.sweep));
         Ok((folder.clone(), self.wait_for_record("with a sweep that ended", ended).await?))
+    }
+
+    /// The agent's revisions name the engine until the garbage collector comes to them, so it is looked at repeatedly.
+    async fn wait_until_collected(&self, engine: &str) -> Outcome<()> {
+        let deadline = tokio::time::Instant::now() + LIMIT;
+        loop {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            match self.wait_until_gone::<Engine>(engine, left.min(NEXT_LOOK)).await {
+                Err(ScenarioError::TimedOut { .. }) if left > NEXT_LOOK => {
+                    self.look_at::<Engine>(engine, &left.as_secs().to_string()).await?;
+                }
+                result => return result,
+            }
+        }
     }
 
     async fn wait_for_record<T: Debug>(
