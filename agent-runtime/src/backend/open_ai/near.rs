@@ -131,8 +131,8 @@ impl Idle {
     async fn take(&self) -> Option<Open> {
         loop {
             let (since, mut open) = self.all().pop()?;
-            poll_fn(|context| Poll::Ready(open.drive(context))).await;
-            if !open.is_over && since.elapsed() < IDLE_TIME {
+            let is_over = poll_fn(|context| Poll::Ready(open.drive(context))).await;
+            if !is_over && since.elapsed() < IDLE_TIME {
                 return Some(open);
             }
         }
@@ -148,10 +148,11 @@ impl Idle {
 }
 
 impl Open {
-    /// Lets the connection go on as far as it can.
-    fn drive(&mut self, context: &mut Context<'_>) {
+    /// Lets the connection go on as far as it can, and tells whether it is over.
+    fn drive(&mut self, context: &mut Context<'_>) -> bool {
         // Why it ends is told to who waits for the answer.
         self.is_over = self.is_over || self.connection.as_mut().poll(context).is_ready();
+        self.is_over
     }
 
     async fn ask(&mut self, request: Request<Body>) -> hyper::Result<Response<Incoming>> {
