@@ -19,10 +19,8 @@ use crate::{
     outbound::{Clients, Guard, Lookup, Secrets, pause, read_headers, retry_after},
 };
 
-use super::{answer::Answer, words::Words};
+use super::{answer::Answer, near::CONNECT_TIMEOUT, words::Words};
 
-/// The server is in the same pod: a connection that takes longer is not coming.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Requests in flight at an upstream, where its configuration does not say.
 const REQUESTS_AT_ONCE: u32 = 64;
 /// The longest pause that is waited for. A run that would wait longer has failed sooner.

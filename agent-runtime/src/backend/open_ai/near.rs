@@ -1,7 +1,7 @@
 //! Connections to a server in the same pod. IO.
 //!
-//! Who asks drives the connection too. A task of its own would be woken for every part of an answer, and would wake who
-//! reads it: an engine sends a part for each token, and these switches would take more time than the parts.
+//! Who asks drives the connection too. A task of its own would be woken for every part of an answer, and would wake its
+//! reader. An engine sends a part for each token, and these switches would take more time than the parts.
 
 use std::{
     future::poll_fn,
@@ -23,8 +23,8 @@ use hyper_util::rt::TokioIo;
 use reqwest::{Body, Url};
 use tokio::net::TcpStream;
 
-use super::link::CONNECT_TIMEOUT;
-
+/// The server is in the same pod: a connection that takes longer is not coming.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection waits for another request, and how many do.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 256;
@@ -74,7 +74,7 @@ pub(super) struct NearAnswer {
 }
 
 impl Near {
-    /// The way to what a server does at a URL; nothing where that is no address, or not plain HTTP.
+    /// The way to what a server does at a URL; nothing where that is not an address of plain HTTP.
     pub(super) fn new(url: &Url) -> Option<Self> {
         let host = url.host_str().filter(|_| url.scheme() == "http")?;
         let ip: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
