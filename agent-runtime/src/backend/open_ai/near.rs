@@ -28,6 +28,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection waits for another request, and how many do.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 256;
+/// A server that closes an idle connection while it is asked does so this soon. What breaks later breaks at its work.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +63,8 @@ struct Idle(Arc<Mutex<Vec<(Instant, Open)>>>);
 /// A connection, and what sends on it.
 struct Open {
     sender: SendRequest<Body>,
-    connection: Pin<Box<Connection<TokioIo<TcpStream>, Body>>>,
-    is_over: bool,
+    /// Nothing once it is over.
+    connection: Option<Pin<Box<Connection<TokioIo<TcpStream>, Body>>>>,
 }
 
 /// An answer whose body is read part by part. Dropping it closes the connection.
@@ -86,11 +88,16 @@ impl Near {
     /// Asks for something, with a body of JSON.
     pub(super) async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<NearAnswer, NearError> {
         let request = || self.request(headers, body.clone()).map_err(NearError::Request);
-        // The server may close it while it is asked. Nothing of an answer was there, so a new one is asked the same.
-        if let Some(mut open) = self.idle.take().await
-            && let Ok(answer) = open.ask(request()?).await
-        {
-            return Ok(self.answer(answer, open));
+        while let Some(mut open) = self.idle.take().await {
+            let since = Instant::now();
+            match open.ask(request()?).await {
+                Ok(answer) => return Ok(self.answer(answer, open)),
+                // It was over before the request was written.
+                Err(error) if error.is_canceled() => {}
+                // The server closed it while it was asked, or broke. It is asked once more.
+                Err(error) if !error.is_parse() && since.elapsed() < SOON => break,
+                Err(error) => return Err(NearError::Broken(error)),
+            }
         }
         let mut open = self.open().await?;
         let answer = open.ask(request()?).await.map_err(NearError::Broken)?;
@@ -112,7 +119,7 @@ impl Near {
         let stream = connecting.await.map_err(|_| NearError::Late)?.map_err(NearError::Connect)?;
         stream.set_nodelay(true).map_err(NearError::Connect)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(NearError::Broken)?;
-        Ok(Open { sender, connection: Box::pin(connection), is_over: false })
+        Ok(Open { sender, connection: Some(Box::pin(connection)) })
     }
 
     fn answer(&self, answer: Response<Incoming>, open: Open) -> NearAnswer {
@@ -150,9 +157,12 @@ impl Idle {
 impl Open {
     /// Lets the connection go on as far as it can, and tells whether it is over.
     fn drive(&mut self, context: &mut Context<'_>) -> bool {
-        // Why it ends is told to who waits for the answer.
-        self.is_over = self.is_over || self.connection.as_mut().poll(context).is_ready();
-        self.is_over
+        // Why it ends is told to who waits for the answer. A request that was not written is answered once the
+        // connection is dropped, and so is who asks whether it takes another.
+        if self.connection.as_mut().is_some_and(|connection| connection.as_mut().poll(context).is_ready()) {
+            self.connection = None;
+        }
+        self.connection.is_none()
     }
 
     async fn ask(&mut self, request: Request<Body>) -> hyper::Result<Response<Incoming>> {
