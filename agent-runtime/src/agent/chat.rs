@@ -163,6 +163,11 @@ impl ChatFormat {
         self.vocabulary.as_ref().and_then(|vocabulary| vocabulary.get())
     }
 
+    /// Whether that has to be made first.
+    pub(super) fn waits_for_vocabulary(&self) -> bool {
+        self.vocabulary.as_ref().is_some_and(|vocabulary| !vocabulary.is_made())
+    }
+
     /// A text for the template. Where it becomes tokens, its marks do not count.
     fn harmless<'a>(&self, author: Author, text: &'a str) -> Cow<'a, str> {
         match self.vocabulary() {

@@ -159,7 +159,12 @@ impl Agent {
 
 /// Decides what to do. A long prompt is written and encoded while the thread's other runs go on elsewhere.
 fn decide(state: &mut State, event: Event) -> Vec<Action> {
-    let writes_prompt = matches!(event.kind, EventKind::Admitted | EventKind::ToolFinished { .. });
+    // A turn that cannot be read, and a call that the engine refuses, have another prompt.
+    let writes_prompt = match &event.kind {
+        EventKind::Admitted | EventKind::ToolFinished { .. } | EventKind::ModelFailed(_) => true,
+        EventKind::Piece(piece) => piece.finish.is_some(),
+        EventKind::DeadlinePassed { .. } | EventKind::ShutDown | EventKind::Cancelled => false,
+    };
     if writes_prompt && state.bytes() > LONG {
         return aside(|| step(state, event));
     }

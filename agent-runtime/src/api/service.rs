@@ -217,10 +217,12 @@ impl Service {
         Ok(Started { id, at, origin: Origin::This, events })
     }
 
-    /// The prompt of a run's first step. A long one is written while other runs go on elsewhere.
+    /// The prompt of a run's first step. A long one is written while other runs go on elsewhere, and so is the first.
     fn open(&self, conversation: &Conversation, wishes: &Arc<Wishes>, at: Timestamp) -> Result<Opening, ApiError> {
-        let open = || self.agent.prompts.get().open(conversation, wishes, at);
-        let opening = if conversation.bytes() > LONG { aside(open) } else { open() };
+        let prompts = self.agent.prompts.get();
+        let takes_long = conversation.bytes() + wishes.bytes() > LONG || prompts.waits_for_vocabulary();
+        let open = || prompts.open(conversation, wishes, at);
+        let opening = if takes_long { aside(open) } else { open() };
         opening.map_err(|problem| ApiError::invalid("messages", problem))
     }
 

@@ -28,9 +28,10 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::{BoxStream, StreamExt},
 };
+use hyper::body::Bytes;
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +44,11 @@ use self::{
     reader::{Read, failure},
     words::Words,
 };
-use crate::{events::Events, outbound::Lookup};
+use crate::{
+    aside::{LONG, aside},
+    events::Events,
+    outbound::Lookup,
+};
 
 use super::{Backend, BackendError, EngineFault, Generation, Piece, TokenPrompts, tokens::StopWords};
 
@@ -252,22 +257,18 @@ impl Inner {
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
         let mut headers = HeaderMap::new();
         generation.trace.iter().for_each(|trace| trace.write(&mut headers));
-        let body = match self.server {
-            OpenAiServer::Chat => request::chat(&self.model, generation, limit),
-            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
-                request::completion(self.server, &self.model, generation)
-            }
-        };
+        let body = self.body(generation, limit);
         // The server names the request so in its log.
         headers.extend(HeaderValue::try_from(&generation.id).ok().map(|id| (REQUEST_ID, id)));
         let (answer, words) = match &self.near {
             Some(near) => {
-                let answer = near.post(&headers, body.to_string().into()).await;
+                let answer = near.post(&headers, body).await;
                 (Answer::Near(answer.map_err(|source| Refused::finally(self.unreachable(source)))?), Words::All)
             }
             None => {
                 let (request, words) = self.generations().await.map_err(Refused::finally)?;
-                let answer = request.headers(headers).json(&body).send().await.map_err(|source| {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                let answer = request.headers(headers).body(body).send().await.map_err(|source| {
                     // What was sent may be under way unless there was no connection.
                     let again = source.is_connect().then_some(Duration::ZERO);
                     Refused { error: self.unreachable(source), status: None, again }
@@ -280,6 +281,19 @@ impl Inner {
         } else {
             Err(self.refusal(answer, &words, has_wish).await)
         }
+    }
+
+    /// The body of a request. That of a long prompt is written while the thread's other runs go on elsewhere.
+    fn body(&self, generation: &Generation, limit: &str) -> Bytes {
+        let body = || match self.server {
+            OpenAiServer::Chat => request::chat(&self.model, generation, limit),
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+                request::completion(self.server, &self.model, generation)
+            }
+        };
+        let write = || Bytes::from(body().to_string());
+        let tokens = generation.tokens.as_ref().map_or(0, |tokens| tokens.len() * size_of::<u32>());
+        if generation.prompt.len() + tokens > LONG { aside(write) } else { write() }
     }
 
     async fn generations(&self) -> Result<(RequestBuilder, Words), BackendError> {
