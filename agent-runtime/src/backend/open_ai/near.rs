@@ -60,11 +60,14 @@ pub(super) struct Near {
 #[derive(Clone, Default)]
 struct Idle(Arc<Mutex<Vec<(Instant, Open)>>>);
 
+/// A connection that does nothing by itself.
+type Driven = Connection<TokioIo<TcpStream>, Body>;
+
 /// A connection, and what sends on it.
 struct Open {
     sender: SendRequest<Body>,
     /// Nothing once it is over.
-    connection: Option<Pin<Box<Connection<TokioIo<TcpStream>, Body>>>>,
+    connection: Option<Pin<Box<Driven>>>,
 }
 
 /// An answer whose body is read part by part. Dropping it closes the connection.
