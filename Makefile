@@ -13,6 +13,9 @@ ifeq ($(CI),true)
 export CARGO_INCREMENTAL ?= 0
 endif
 BIN := $(CARGO_TARGET_DIR)/x86_64-unknown-linux-gnu/debug
+# Cargo's profile of images: `dev`, which tests share, or `release` for what is published.
+PROFILE ?= dev
+export SLIPWAY_PROFILE := $(PROFILE)
 
 .PHONY: help
 help: ## List the commands.
@@ -27,8 +30,8 @@ build: ## Build every binary and every test, once and with the same features.
 	cargo build --workspace --all-targets --locked
 
 .PHONY: images
-images: ## Build all container images, without a registry.
-	cargo build --locked --bins --package slipway-operator --package slipway-worker --package slipway-agent-runtime --package slipway-e2e
+images: ## Build all container images, without a registry; PROFILE=release for those to be published.
+	cargo build --locked --profile $(PROFILE) --bins --package slipway-operator --package slipway-worker --package slipway-agent-runtime --package slipway-e2e
 	e2e/images/build.sh
 
 .PHONY: demo
@@ -142,8 +145,8 @@ bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/
 BENCH_RUNTIME ?=
 .PHONY: bench-runtime
 bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and a bare loop (by hand, with nothing else running).
-	cargo build --workspace --locked --bin slipway-agent-runtime
-	e2e/bench/runtime.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
+	cargo build --workspace --locked --release --bin slipway-agent-runtime
+	e2e/bench/runtime.py --binary $(BIN:debug=release)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
 
 .PHONY: bench-search
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -29,6 +30,11 @@ use crate::{
 
 /// The name of this binary.
 const BINARY: &str = "slipway-agent-runtime";
+
+/// Cores for which one thread serves, and the most threads. One thread does thousands of runs in a second, and threads
+/// that wake each other take more time than the work that they hand over.
+const CORES_OF_A_THREAD: usize = 8;
+const MOST_THREADS: usize = 4;
 
 /// Serves an agent beside Triton.
 #[derive(Debug, Parser)]
@@ -60,6 +66,9 @@ struct ServeArgs {
     /// What is logged: a level, or directives such as `info,slipway_agent_runtime=debug`.
     #[arg(long, env = "SLIPWAY_LOG", default_value = "info")]
     log: String,
+    /// Threads that serve. Left out: one for every eight cores of the container, and at most four.
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
 }
 
 /// What an image without a shell needs for probes and hooks.
@@ -166,6 +175,12 @@ pub enum CliError {
 }
 
 impl Cli {
+    /// The threads that serve, where there are so many cores.
+    pub fn threads(&self, cores: usize) -> usize {
+        let usual = cores.div_ceil(CORES_OF_A_THREAD).clamp(1, MOST_THREADS);
+        self.serve.threads.map_or(usual, NonZeroUsize::get)
+    }
+
     /// Does what the arguments say.
     ///
     /// # Errors
@@ -192,7 +207,7 @@ impl Cli {
 }
 
 async fn run(args: ServeArgs) -> Result<(), CliError> {
-    let ServeArgs { config: path, api_address, admin_address, texts_address, pod_name, log } = args;
+    let ServeArgs { config: path, api_address, admin_address, texts_address, pod_name, log, threads: _ } = args;
     start_logging(&log)?;
     let json = config_file::read(&path).await.map_err(CliError::Config)?;
     let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
@@ -288,6 +303,17 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_thread_serves_for_eight_cores_unless_told_otherwise() {
+        let threads = |arguments: &[&str], cores| {
+            let arguments = [BINARY].iter().chain(arguments);
+            Cli::try_parse_from(arguments).map(|cli| cli.threads(cores)).map_err(|error| error.kind())
+        };
+        assert_eq!([0, 1, 8, 9, 16, 17, 128].map(|cores| threads(&[], cores)), [1, 1, 1, 2, 2, 3, 4].map(Ok));
+        assert_eq!(threads(&["--threads", "6"], 2), Ok(6));
+        assert_eq!(threads(&["--threads", "0"], 2), Err(clap::error::ErrorKind::ValueValidation));
     }
 
     #[test]

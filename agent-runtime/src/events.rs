@@ -2,7 +2,7 @@
 //!
 //! Format: <https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>.
 
-use std::time::Duration;
+use std::{io::BufRead, time::Duration};
 
 /// Most bytes of one line: far above a piece of text, far below a pod's memory.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -38,14 +38,16 @@ impl Events {
     /// A line or an event without an end.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, TooLong> {
         let mut events = Vec::new();
-        let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
-        while let Some(part) = parts.next() {
-            self.line.extend_from_slice(part);
+        let mut rest = bytes;
+        // Bytes that are there can always be read.
+        while rest.read_until(b'\n', &mut self.line).is_ok_and(|read| read > 0) {
+            let is_whole = self.line.pop_if(|byte| *byte == b'\n').is_some();
             if self.line.len() > MAX_LINE_BYTES {
                 return Err(TooLong::Line);
             }
-            if parts.peek().is_some() {
+            if is_whole {
                 events.extend(self.end_line());
+                self.line.clear();
                 if self.data.as_ref().is_some_and(|data| data.len() > MAX_EVENT_BYTES) {
                     return Err(TooLong::Event);
                 }
@@ -66,8 +68,7 @@ impl Events {
 
     /// A line has ended; an empty one ends an event.
     fn end_line(&mut self) -> Option<Vec<u8>> {
-        let line = std::mem::take(&mut self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         if line.is_empty() {
             return self.data.take();
         }

@@ -75,7 +75,8 @@ pub enum ChatFormatError {
 #[derive(Clone)]
 pub struct Talk {
     format: Arc<ChatFormat>,
-    conversation: Conversation,
+    /// What was said before the run, as messages.
+    messages: Vec<Value>,
     wishes: Arc<Wishes>,
     /// The tools of the run.
     offer: Arc<Offer>,
@@ -95,8 +96,8 @@ impl fmt::Debug for Talk {
 impl PartialEq for Talk {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.format, &other.format)
-            && (&self.conversation, &self.wishes, self.now, &self.first)
-                == (&other.conversation, &other.wishes, other.now, &other.first)
+            && (&self.messages, &self.wishes, self.now, &self.first)
+                == (&other.messages, &other.wishes, other.now, &other.first)
     }
 }
 
@@ -160,6 +161,11 @@ impl ChatFormat {
     /// What turns prompts into tokens, if they are put as such.
     pub(super) fn vocabulary(&self) -> Option<&Arc<Vocabulary>> {
         self.vocabulary.as_ref().and_then(|vocabulary| vocabulary.get())
+    }
+
+    /// Whether that has to be made first.
+    pub(super) fn waits_for_vocabulary(&self) -> bool {
+        self.vocabulary.as_ref().is_some_and(|vocabulary| !vocabulary.is_made())
     }
 
     /// A text for the template. Where it becomes tokens, its marks do not count.
@@ -233,10 +239,11 @@ impl ChatFormat {
             None => Arc::clone(&self.offer),
             Some(_) => Arc::new(self.offer.with_clients(wishes, self.shows_tools).map_err(unwritten)?),
         };
-        let first = self.render(self.conversation(conversation, wishes, &offer), &offer, Turns::AreAsked, now)?;
+        let messages = self.conversation(conversation, wishes, &offer);
+        let first = self.render(messages.clone(), &offer, Turns::AreAsked, now)?;
         let schema = client::schema(&wishes.format);
-        let (format, conversation, wishes) = (Arc::clone(self), conversation.clone(), Arc::clone(wishes));
-        Ok(Talk { format, conversation, wishes, offer, schema, now, first })
+        let (format, wishes) = (Arc::clone(self), Arc::clone(wishes));
+        Ok(Talk { format, messages, wishes, offer, schema, now, first })
     }
 
     fn render(
@@ -393,7 +400,10 @@ impl Talk {
     /// # Errors
     /// The template refuses what the run has become.
     pub(super) fn prompt(&self, steps: &[Step]) -> Result<Written, RenderError> {
-        let mut messages = self.format.conversation(&self.conversation, &self.wishes, &self.offer);
+        if steps.is_empty() {
+            return Ok(self.first.clone());
+        }
+        let mut messages = self.messages.clone();
         let before = messages.len();
         steps.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
         if messages.len() == before {
@@ -410,7 +420,7 @@ impl Talk {
         if turn.tokens.is_empty() || !self.format.is_one_message(step) {
             return turn;
         }
-        let mut messages = self.format.conversation(&self.conversation, &self.wishes, &self.offer);
+        let mut messages = self.messages.clone();
         earlier.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
         let before = messages.len();
         self.format.write(step, &self.offer, &mut messages);

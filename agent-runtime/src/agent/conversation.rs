@@ -186,6 +186,20 @@ impl Conversation {
         texts.map(|text| u64::try_from(text.chars().count()).unwrap_or(u64::MAX)).sum()
     }
 
+    /// Bytes of all that was said, about: what writing a prompt of it takes time for.
+    pub fn bytes(&self) -> usize {
+        /// Beside its text: a template does something for every turn.
+        const OF_A_TURN: usize = 64;
+        let of_turn = |turn: &Turn| match turn {
+            Turn::Question(text) | Turn::Answer(text) | Turn::Result { text, .. } => text.len(),
+            Turn::Calls { text, thoughts, calls } => {
+                let calls = calls.iter().map(|call| call.name.len() + call.arguments.len());
+                text.len() + thoughts.len() + calls.sum::<usize>()
+            }
+        };
+        self.instructions.len() + self.turns.iter().map(|turn| OF_A_TURN + of_turn(turn)).sum::<usize>()
+    }
+
     /// Counts the characters of all that the client sent, with what the agent said before.
     pub fn characters(&self) -> u64 {
         let texts = self.turns.iter().map(|turn| match turn {

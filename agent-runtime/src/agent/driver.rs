@@ -17,13 +17,11 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use slipway_runtime_config::Sampling;
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    time::{Instant, Sleep},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
+    aside::{LONG, aside},
     backend::{Backend, BackendError, Generation, Guide, Piece, PromptForm},
     clock::Clock,
     telemetry::Progress,
@@ -42,9 +40,6 @@ use super::{
     timings::progress,
     wishes::Wishes,
 };
-
-/// Bytes of a run whose prompt takes milliseconds to encode.
-const LONG_RUN: usize = 32 * 1024;
 
 /// An agent, ready to run.
 pub struct Agent {
@@ -117,15 +112,15 @@ pub enum RunEvent {
     /// The next part of the answer.
     AnswerDelta(String),
     /// The model finished the step's turn.
-    ModelFinished(Step),
+    ModelFinished(Box<Step>),
     /// A tool was started.
     ToolStarted(CallId, ToolCall),
     /// A tool answered.
-    ToolFinished(CallId, Call),
+    ToolFinished(CallId, Box<Call>),
     /// Results were left out of the prompt to make room.
     Compacted(Compaction),
     /// The run is over.
-    Finished(State),
+    Finished(Box<State>),
 }
 
 impl Agent {
@@ -143,9 +138,9 @@ impl Agent {
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
                 let before = Glimpse::of(&state);
-                let actions = decide(&mut state, Event { at: self.clock.now(), kind: event });
+                let mut actions = decide(&mut state, Event { at: self.clock.now(), kind: event });
                 request.usage.note(&state);
-                for change in changes(&before, &state, &actions) {
+                for change in changes(&before, &state, &mut actions) {
                     yield change;
                 }
                 if actions.iter().any(|action| io.is_irrevocable(action)) {
@@ -157,17 +152,21 @@ impl Agent {
                 }
                 event = io.next().await;
             }
-            yield RunEvent::Finished(state);
+            yield RunEvent::Finished(Box::new(state));
         }
     }
 }
 
 /// Decides what to do. A long prompt is written and encoded while the thread's other runs go on elsewhere.
 fn decide(state: &mut State, event: Event) -> Vec<Action> {
-    let writes_prompt = matches!(event.kind, EventKind::Admitted | EventKind::ToolFinished { .. });
-    let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if writes_prompt && has_threads && state.bytes() > LONG_RUN {
-        return tokio::task::block_in_place(|| step(state, event));
+    // A turn that cannot be read, and a call that the engine refuses, have another prompt.
+    let writes_prompt = match &event.kind {
+        EventKind::Admitted | EventKind::ToolFinished { .. } | EventKind::ModelFailed(_) => true,
+        EventKind::Piece(piece) => piece.finish.is_some(),
+        EventKind::DeadlinePassed { .. } | EventKind::ShutDown | EventKind::Cancelled => false,
+    };
+    if writes_prompt && state.bytes() > LONG {
+        return aside(|| step(state, event));
     }
     step(state, event)
 }
@@ -180,8 +179,9 @@ struct RunIo {
     generation: Generation,
     /// Its span.
     trace: Option<TraceContext>,
-    shutdown: CancellationToken,
-    cancel: CancellationToken,
+    /// Fires when the pod cannot wait, and when the client wants no answer any more.
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    cancel: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Fires when the run's time is up.
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
@@ -199,8 +199,8 @@ impl RunIo {
             tools: Arc::clone(&agent.tools),
             generation: generation(agent, request),
             trace: request.trace.clone(),
-            shutdown: request.shutdown.clone(),
-            cancel: request.cancel.clone(),
+            shutdown: Box::pin(request.shutdown.clone().cancelled_owned()),
+            cancel: Box::pin(request.cancel.clone().cancelled_owned()),
             deadline: Box::pin(tokio::time::sleep(agent.run_timeout)),
             timeout: agent.run_timeout,
             model: None,
@@ -265,8 +265,8 @@ impl RunIo {
                     let milliseconds = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
                     return EventKind::DeadlinePassed { milliseconds };
                 }
-                () = self.shutdown.cancelled() => return EventKind::ShutDown,
-                () = self.cancel.cancelled() => return EventKind::Cancelled,
+                () = &mut self.shutdown => return EventKind::ShutDown,
+                () = &mut self.cancel => return EventKind::Cancelled,
                 event = next_piece(&mut self.model), if self.model.is_some() => return event,
                 Some(result) = self.running.next(), if !self.running.is_empty() => {
                     if let Ok((call, observation)) = result {
@@ -344,25 +344,27 @@ impl Glimpse {
 }
 
 /// What a step of the loop changed, in the order in which a client wants to hear it.
-fn changes(before: &Glimpse, after: &State, actions: &[Action]) -> Vec<RunEvent> {
+///
+/// Takes the texts out of the actions: nobody else reads them.
+fn changes(before: &Glimpse, after: &State, actions: &mut [Action]) -> Vec<RunEvent> {
     let mut events = Vec::new();
     let progress = progress(after);
     events.extend((before.progress != progress).then_some(RunEvent::Progress(progress)));
-    let deltas = actions.iter().filter_map(|action| match action {
-        Action::EmitThoughts(text) => Some(RunEvent::ThoughtsDelta(text.clone())),
-        Action::EmitAnswer(text) => Some(RunEvent::AnswerDelta(text.clone())),
+    let deltas = actions.iter_mut().filter_map(|action| match action {
+        Action::EmitThoughts(text) => Some(RunEvent::ThoughtsDelta(std::mem::take(text))),
+        Action::EmitAnswer(text) => Some(RunEvent::AnswerDelta(std::mem::take(text))),
         _ => None,
     });
     events.extend(deltas);
     if let Some(step) = before.steps.checked_sub(1).and_then(|last| after.steps().get(last)) {
         if !before.is_model_finished && step.model_finished_at.is_some() {
-            events.push(RunEvent::ModelFinished(step.clone()));
+            events.push(RunEvent::ModelFinished(Box::new(step.clone())));
         }
         for (index, call) in step.calls.iter().enumerate() {
             let id = CallId { step: step.number, index };
             match before.ended.get(index) {
                 None => events.push(RunEvent::ToolStarted(id, call.call.clone())),
-                Some(false) if call.end.is_some() => events.push(RunEvent::ToolFinished(id, call.clone())),
+                Some(false) if call.end.is_some() => events.push(RunEvent::ToolFinished(id, Box::new(call.clone()))),
                 Some(_) => {}
             }
         }

@@ -47,6 +47,14 @@ impl Prompts {
         })
     }
 
+    /// Whether the next prompt waits until the checkpoint's tokenizer is read, which may take a second.
+    pub fn waits_for_vocabulary(&self) -> bool {
+        match self {
+            Self::Transcript(_) => false,
+            Self::Chat(format) => format.waits_for_vocabulary(),
+        }
+    }
+
     /// Opens a run with its first prompt.
     ///
     /// # Errors

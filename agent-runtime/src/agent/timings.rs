@@ -87,10 +87,10 @@ pub fn progress(state: &State) -> Progress {
             None => Waiting::Nothing,
         },
     };
-    let finished: Vec<_> = state.steps().iter().filter_map(|step| step.model_finished_at.zip(Some(step))).collect();
+    let finished = state.steps().iter().filter_map(|step| step.model_finished_at.zip(Some(step)));
     let earlier = state.steps().split_last().map_or(&[][..], |(_, earlier)| earlier);
     Progress {
-        model_micros: finished.iter().map(|(at, step)| model_time(step, *at)).sum(),
+        model_micros: finished.map(|(at, step)| model_time(step, at)).sum(),
         tool_micros: earlier.iter().map(|step| tool_time(step, state.started_at())).sum(),
         worst_request_micros: latencies.request.unwrap_or(0),
         first_token_micros: first_token(state),

@@ -79,6 +79,16 @@ impl Wishes {
         })
     }
 
+    /// About how many bytes the prompt has for them.
+    pub fn bytes(&self) -> usize {
+        let of_tool = |tool: &ClientTool| tool.name.len() + tool.description.len() + bytes(&tool.parameters);
+        let format = match &self.format {
+            AnswerFormat::Text | AnswerFormat::JsonObject => 0,
+            AnswerFormat::JsonSchema(schema) => bytes(schema),
+        };
+        self.tools.iter().map(of_tool).sum::<usize>() + format
+    }
+
     /// Whether the run must end with a call.
     pub fn demands_call(&self) -> bool {
         match self.choice {
@@ -101,6 +111,19 @@ impl AnswerFormat {
     }
 }
 
+/// About how many bytes a value has as JSON.
+fn bytes(value: &Value) -> usize {
+    /// Of every value, beside its text: something is done for each.
+    const OF_A_VALUE: usize = 8;
+    OF_A_VALUE
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(all) => all.iter().map(bytes).sum(),
+            Value::Object(all) => all.iter().map(|(name, value)| name.len() + bytes(value)).sum(),
+        }
+}
+
 /// A text without the fence that models put around code.
 pub fn unfenced(text: &str) -> &str {
     let text = text.trim();
@@ -111,8 +134,19 @@ pub fn unfenced(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_bytes_of_wishes_are_about_those_of_their_json() {
+        let schema = || json!({"type": "object", "properties": {"names": {"enum": ["x".repeat(9_000), 1, null]}}});
+        let tool = ClientTool { name: "find".into(), description: "d".repeat(900), parameters: schema() };
+        let wishes = Wishes { tools: vec![tool], format: AnswerFormat::JsonSchema(schema()), ..Wishes::default() };
+        let written = 2 * schema().to_string().len() + 904;
+        assert!(wishes.bytes().abs_diff(written) < 100, "{} of {written}", wishes.bytes());
+        assert_eq!(Wishes::default().bytes(), 0);
+    }
 
     #[test]
     fn a_fence_is_no_part_of_the_answer() {

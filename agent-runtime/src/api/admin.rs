@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::clock::Timestamp;
+use crate::{aside::aside, clock::Timestamp};
 
 use super::{admission::Readiness, error::ApiError, recording::Recordings, service::Service};
 
@@ -58,7 +58,7 @@ fn recording(service: &Service, read: fn(&Recordings, Timestamp) -> Recording) -
         let message = "somebody else reads what this pod remembers; try again".to_owned();
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message));
     };
-    let text = serde_json::to_vec(&read(&service.recordings, service.clock.now()));
+    let text = aside(|| serde_json::to_vec(&read(&service.recordings, service.clock.now())));
     let text = text.map_err(|error| {
         let message = format!("the recording cannot be written: {error}");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
@@ -135,7 +135,7 @@ async fn evidence(
     let Query(EvidenceQuery { after }) =
         query.map_err(|_| ApiError::invalid("after", "is not a window's id; send the last id you have read"))?;
     service.ask_gpus().await;
-    Ok(Json(service.read_evidence(after)).into_response())
+    Ok(aside(|| Json(service.read_evidence(after)).into_response()))
 }
 
 #[cfg(test)]

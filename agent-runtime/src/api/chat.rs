@@ -15,7 +15,7 @@ use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
     http::{HeaderMap, HeaderName, HeaderValue},
-    response::{IntoResponse, Response, sse::Event},
+    response::{IntoResponse, Response},
 };
 use futures::{StreamExt, stream};
 
@@ -28,10 +28,10 @@ use crate::{
 use super::{
     callers::Caller,
     error::ApiError,
-    in_flight::{Events, Lost},
+    in_flight::{Events, Hears, Lost},
     models,
     service::{Keep, Service, Start, Started},
-    sse,
+    sse::{self, Event},
 };
 use request::ChatRequest;
 pub(super) use request::{ChatMessage, Content, read_arguments, read_content, read_conversation, read_others};
@@ -66,6 +66,7 @@ pub(super) async fn complete(
         wishes: Arc::new(chat.wishes),
         key,
         keep: Keep::No,
+        hears: if chat.streaming.is_some() { Hears::All } else { Hears::End },
         trace: TraceContext::read(&headers),
     };
     let Started { id, at, origin, events } = service.start(start)?;
@@ -76,7 +77,7 @@ pub(super) async fn complete(
         Some(usage) => {
             let (first, rest) = until_status(events).await?;
             let chunks = completion.chunks(stream::iter(first.map(Ok)).chain(rest), usage);
-            sse::answer(chunks.map(|data| data.map(|data| Event::default().data(data))))
+            sse::answer(chunks.map(|data| data.map(Event::of)))
         }
     };
     Ok(list_ignored(origin.mark(response), &chat.ignored))

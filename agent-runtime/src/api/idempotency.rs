@@ -219,7 +219,7 @@ fn replayed(mut outcome: watch::Receiver<Option<Arc<State>>>) -> Events {
         {
             yield Ok(RunEvent::AnswerDelta(text.clone()));
         }
-        yield Ok(RunEvent::Finished(State::clone(&state)));
+        yield Ok(RunEvent::Finished(Box::new(State::clone(&state))));
     }
     .boxed()
 }

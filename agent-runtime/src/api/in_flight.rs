@@ -1,16 +1,17 @@
 //! A run in flight: a task of its own drives it and counts it, and hands its events to their reader.
 //!
-//! The reader sets no pace. Events that it has not taken wait in the channel, and then in the task. The run itself
-//! bounds that backlog: parts of the answer that wait are joined, and everything else is part of the run's state
-//! already. So a client that reads slowly changes no latency, and one that stops reading has its place until the run's
-//! time is up.
+//! The reader sets no pace. All that has happened is handed to it at once, so that it is woken once. Events that it has
+//! not taken wait in the channel, and then in the task. The run itself bounds that backlog: parts of the answer that
+//! wait are joined, and everything else is part of the run's state already. So a client that reads slowly changes no
+//! latency, and one that stops reading has its place until the run's time is up.
 
 use std::{
-    collections::VecDeque,
-    pin::Pin,
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
+    vec,
 };
 
 use futures::{Stream, StreamExt, stream::BoxStream};
@@ -36,17 +37,28 @@ use super::{
     service::Service,
 };
 
-/// Events that wait in the channel. The reader is woken for the first; the others cost it no switch of tasks.
-const CHANNEL_EVENTS: usize = 16;
+/// The most events that are handed over at once: more than an engine writes between two looks.
+const MOST_AT_ONCE: usize = 64;
 /// How long a reader has for the last events of a run that ended at the end of its time.
 const LAST_EVENTS: Duration = Duration::from_millis(500);
 
 /// Events of one run; the last is `Finished`. Dropping them cancels the run, unless it has a key.
 pub type Events = BoxStream<'static, Result<RunEvent, Lost>>;
 
+/// What of a run its reader wants to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hears {
+    /// All that happens.
+    All,
+    /// How it ended. Nothing else is handed over.
+    End,
+}
+
 /// Events as the task of a run hands them over.
 struct RunEvents {
-    events: mpsc::Receiver<RunEvent>,
+    handed: mpsc::Receiver<Vec<RunEvent>>,
+    /// What is left of those that were taken.
+    taken: vec::IntoIter<RunEvent>,
     place: Place,
     is_over: bool,
 }
@@ -63,7 +75,13 @@ impl Stream for RunEvents {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let event = ready!(self.events.poll_recv(context));
+        let event = match self.taken.next() {
+            Some(event) => Some(event),
+            None => {
+                self.taken = ready!(self.handed.poll_recv(context)).unwrap_or_default().into_iter();
+                self.taken.next()
+            }
+        };
         if matches!(event, None | Some(RunEvent::Finished(_))) {
             self.is_over = true;
             self.place.free();
@@ -112,25 +130,26 @@ pub(super) struct Counted {
 pub(super) fn start(
     counted: Counted,
     places: Places,
-    ticket: Option<Ticket>,
+    (ticket, hears): (Option<Ticket>, Hears),
     events: impl Stream<Item = RunEvent> + Send + 'static,
 ) -> Events {
-    let (sender, receiver) = mpsc::channel(CHANNEL_EVENTS);
+    let (sender, handed) = mpsc::channel(1);
     let place = Place(Arc::new(Mutex::new(Some(places))));
     let deadline = Instant::now() + counted.service.agent.run_timeout;
     let run = RunInFlight { counted, place: place.clone(), ticket, steps: Vec::new(), is_finished: false };
-    tokio::spawn(run.drive(events, Reader { is_gone: false, sender, deadline, backlog: VecDeque::new() }));
-    RunEvents { events: receiver, place, is_over: false }.boxed()
+    tokio::spawn(run.drive(events, Reader { is_gone: false, hears, sender, deadline, backlog: Vec::new() }));
+    RunEvents { handed, taken: Vec::new().into_iter(), place, is_over: false }.boxed()
 }
 
 /// Who reads the events, as the run's task sees it.
 struct Reader {
     is_gone: bool,
-    sender: mpsc::Sender<RunEvent>,
+    hears: Hears,
+    sender: mpsc::Sender<Vec<RunEvent>>,
     /// The end of the run's time.
     deadline: Instant,
-    /// Events that the channel has no room for.
-    backlog: VecDeque<RunEvent>,
+    /// Events that are not handed over yet.
+    backlog: Vec<RunEvent>,
 }
 
 impl Reader {
@@ -140,26 +159,23 @@ impl Reader {
     }
 
     fn push(&mut self, event: RunEvent) {
-        if self.is_gone {
-            return;
-        }
-        match (self.backlog.back_mut(), event) {
+        // It has not taken what it was handed: its parts are joined.
+        let is_behind = self.sender.capacity() == 0;
+        match (self.backlog.last_mut().filter(|_| is_behind), event) {
+            _ if self.is_gone => {}
             // The service counts by it; no client sees it.
             (_, RunEvent::Progress(_)) => {}
             (Some(RunEvent::AnswerDelta(waiting)), RunEvent::AnswerDelta(new))
             | (Some(RunEvent::ThoughtsDelta(waiting)), RunEvent::ThoughtsDelta(new)) => waiting.push_str(&new),
-            (_, event) => self.backlog.push_back(event),
+            (_, event @ RunEvent::Finished(_)) => self.backlog.push(event),
+            (_, event) => self.backlog.extend((self.hears == Hears::All).then_some(event)),
         }
     }
 
-    /// Hands one event over as soon as the channel has room. Without an event it waits for ever.
-    async fn take_one(sender: &mpsc::Sender<RunEvent>, backlog: &mut VecDeque<RunEvent>) {
+    /// Hands the backlog over as soon as the channel has room.
+    async fn hand_over(sender: &mpsc::Sender<Vec<RunEvent>>, backlog: &mut Vec<RunEvent>) {
         match sender.reserve().await {
-            Ok(room) => {
-                if let Some(event) = backlog.pop_front() {
-                    room.send(event);
-                }
-            }
+            Ok(room) => room.send(std::mem::take(backlog)),
             // Whoever waits for this also waits for `closed`, which says what follows.
             Err(_) => std::future::pending().await,
         }
@@ -168,18 +184,39 @@ impl Reader {
     /// Waits until the reader has everything or is gone, at most until the run's time is up.
     async fn take_rest(mut self, run: &str) {
         let rest = async {
-            for event in std::mem::take(&mut self.backlog) {
-                if self.sender.send(event).await.is_err() {
-                    return;
-                }
+            let is_there = self.backlog.is_empty() || self.sender.send(std::mem::take(&mut self.backlog)).await.is_ok();
+            if is_there {
+                self.sender.closed().await;
             }
-            self.sender.closed().await;
         };
         let until = self.deadline.max(Instant::now() + LAST_EVENTS);
         if tokio::time::timeout_at(until, rest).await.is_err() {
             tracing::warn!(run, "the client did not read its run's end in time: it is dropped");
         }
     }
+}
+
+/// All events that have happened, once there is one; none where the run is over. Each is noted when it happens.
+async fn all_next<S: Stream<Item = RunEvent>>(
+    mut events: Pin<&mut S>,
+    mut note: impl FnMut(&RunEvent),
+) -> Vec<RunEvent> {
+    let mut all = Vec::new();
+    poll_fn(|context| {
+        while all.len() < MOST_AT_ONCE {
+            match events.as_mut().poll_next(context) {
+                Poll::Ready(Some(event)) => {
+                    note(&event);
+                    all.push(event);
+                }
+                Poll::Pending if all.is_empty() => return Poll::Pending,
+                Poll::Pending | Poll::Ready(None) => break,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    all
 }
 
 /// A run in flight. Its end is counted once: when it finishes, or when it is dropped because the client went away.
@@ -196,25 +233,26 @@ struct RunInFlight {
 impl RunInFlight {
     /// Drives the run to its end, or until its reader is gone and no repeated request can ask for it.
     async fn drive(self, events: impl Stream<Item = RunEvent> + Send, mut reader: Reader) {
-        let mut events = std::pin::pin!(events);
+        let mut events = pin!(events);
+        let sender = reader.sender.clone();
+        let mut gone = pin!(sender.closed());
         // Dropped before the events: whoever sees the engine stop finds the place free.
         let mut run = self;
         while !run.is_finished {
             tokio::select! {
                 // What has happened is handed over before more happens.
                 biased;
-                () = reader.sender.closed(), if !reader.is_gone => match &run.ticket {
+                () = &mut gone, if !reader.is_gone => match &run.ticket {
                     Some(_) => reader.leave(),
                     None => return,
                 },
-                () = Reader::take_one(&reader.sender, &mut reader.backlog), if !reader.backlog.is_empty() => {}
-                event = events.next() => match event {
-                    Some(event) => {
-                        run.note(&event);
-                        reader.push(event);
+                () = Reader::hand_over(&reader.sender, &mut reader.backlog), if !reader.backlog.is_empty() => {}
+                happened = all_next(events.as_mut(), |event| run.note(event)) => {
+                    if happened.is_empty() {
+                        return;
                     }
-                    None => return,
-                },
+                    happened.into_iter().for_each(|event| reader.push(event));
+                }
             }
         }
         reader.take_rest(&run.counted.id).await;
@@ -237,9 +275,9 @@ impl RunInFlight {
                     ticket.settle(state, self.counted.service.clock.now());
                 }
             }
-            RunEvent::ModelFinished(step) => self.steps.push(Step { calls: Vec::new(), ..step.clone() }),
+            RunEvent::ModelFinished(step) => self.steps.push(Step { calls: Vec::new(), ..Step::clone(step) }),
             RunEvent::ToolFinished(_, call) => {
-                self.steps.last_mut().into_iter().for_each(|step| step.calls.push(call.clone()));
+                self.steps.last_mut().into_iter().for_each(|step| step.calls.push(Call::clone(call)));
             }
             RunEvent::StepStarted(_)
             | RunEvent::ThoughtsDelta(_)

@@ -14,7 +14,7 @@ use axum::{
     Json,
     extract::{Path, RawQuery, State as Shared, rejection::JsonRejection},
     http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response, sse::Event},
+    response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
@@ -30,11 +30,11 @@ use super::{
     callers::Caller,
     chat::{answer_of, list_ignored, named, until_status},
     error::ApiError,
-    in_flight::{Events, Lost},
+    in_flight::{Events, Hears, Lost},
     kept_runs::{KeptRun, Remembered},
     models,
     service::{Keep, Service, Start, Started},
-    sse,
+    sse::{self, Event},
 };
 use request::{Asking, ResponseBody};
 use writer::{Head, Writer};
@@ -72,7 +72,9 @@ async fn answer(
     let key = service.outcomes.key(headers, tenant.as_ref(), key)?;
     let keep = if is_stored { Keep::Response(Arc::clone(&remembered)) } else { Keep::No };
     let trace = TraceContext::read(headers);
-    let start = Start { tenant, conversation, max_tokens, sampling, wishes: Arc::new(wishes), key, keep, trace };
+    let wishes = Arc::new(wishes);
+    let hears = Hears::All;
+    let start = Start { tenant, conversation, max_tokens, sampling, wishes, key, keep, hears, trace };
     let Started { id, at, origin, events } = service.start(start)?;
     let writer = Writer::new(head(service, &id, at, &remembered));
     let response = if is_streamed {
@@ -190,7 +192,7 @@ fn ended(writer: &mut Writer, state: &State) -> Value {
     if let Some((Outcome::Answered { text, .. } | Outcome::Called { text, .. }, _)) = state.finished() {
         writer.events(&RunEvent::AnswerDelta(text.clone()));
     }
-    last(writer.events(&RunEvent::Finished(state.clone()))).unwrap_or_default()
+    last(writer.events(&RunEvent::Finished(Box::new(state.clone())))).unwrap_or_default()
 }
 
 /// The response of a last event.
@@ -208,7 +210,7 @@ fn written(
             Ok(event) => {
                 let mut written: Vec<_> = writer.events(&event).iter().map(|event| Ok(named_event(event))).collect();
                 if let RunEvent::Finished(_) = event {
-                    written.push(Ok(Event::default().data("[DONE]")));
+                    written.push(Ok(Event::of("[DONE]".into())));
                 }
                 written
             }
@@ -220,5 +222,5 @@ fn written(
 }
 
 fn named_event(event: &Value) -> Event {
-    Event::default().event(event["type"].as_str().unwrap_or_default()).data(event.to_string())
+    Event { name: event["type"].as_str().unwrap_or_default().to_owned().into(), data: event.to_string() }
 }

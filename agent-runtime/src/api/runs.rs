@@ -9,7 +9,7 @@ use axum::{
     Json,
     extract::{Path, State as Shared, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header::ACCEPT},
-    response::{IntoResponse, Response, sse::Event},
+    response::{IntoResponse, Response},
 };
 use futures::{StreamExt, stream};
 use serde::Deserialize;
@@ -25,11 +25,12 @@ use super::{
     callers::Caller,
     chat::{ChatMessage, ToolBody, read_conversation, read_tools},
     error::{ApiError, Repetition, with_status},
-    in_flight::{Events, Lost},
+    in_flight::{Events, Hears, Lost},
     kept_runs::KeptRun,
     sampling::{self, Asked},
     service::{Abilities, Keep, Service, Start, Started},
-    sse, whole_number,
+    sse::{self, Event},
+    whole_number,
 };
 use ag_ui::{Thread, Writer};
 use view::Viewer;
@@ -86,6 +87,7 @@ pub(super) async fn run(
     start.key = service.outcomes.key(&headers, tenant.as_ref(), request)?;
     start.tenant = tenant;
     start.trace = TraceContext::read(&headers);
+    start.hears = if wants_events { Hears::All } else { Hears::End };
     let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer = viewer(&service, &id);
     if wants_events {
@@ -168,7 +170,7 @@ fn written(
         };
         stream::iter(written)
     });
-    stream::iter([Ok(first)]).chain(rest).map(|event| event.map(|event| Event::default().data(event.to_string())))
+    stream::iter([Ok(first)]).chain(rest).map(|event| event.map(|event| Event::of(event.to_string())))
 }
 
 impl RunBody {
@@ -199,7 +201,9 @@ impl RunBody {
         };
         let tools = read_tools(tools.unwrap_or_default(), abilities)?;
         let wishes = Arc::new(Wishes { tools, ..Wishes::default() });
-        Ok(Start { tenant: None, conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run, trace: None })
+        let (tenant, key, trace) = (None, None, None);
+        let (keep, hears) = (Keep::Run, Hears::All);
+        Ok(Start { tenant, conversation, max_tokens, sampling, wishes, key, keep, hears, trace })
     }
 }
 

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Access, Exceeded, Tenant, TenantPlace},
-    agent::{Agent, Conversation, RunRequest, Usage, Wishes},
+    agent::{Agent, Conversation, Opening, RunRequest, Usage, Wishes},
+    aside::{LONG, aside},
     clock::{Clock, Timestamp},
     failure::with_causes,
     telemetry::{Gpus, Metrics, Recorder, RefusalReason, Session, TaskJudgement},
@@ -26,7 +27,7 @@ use super::{
     admission::{Admission, Refusal},
     error::ApiError,
     idempotency::{self, Claim, Key, Outcomes},
-    in_flight::{self, Counted, Events, Places},
+    in_flight::{self, Counted, Events, Hears, Places},
     kept_runs::{KeptRuns, Remembered},
     recording::Recordings,
     run_names::{NotCounted, RunNames},
@@ -105,6 +106,8 @@ pub struct Start {
     pub key: Option<Key>,
     /// Whether the client may read and end the run by its name later.
     pub keep: Keep,
+    /// What of the run the answer is made of.
+    pub hears: Hears,
     /// The span that the client asks in, if it traces.
     pub trace: Option<TraceContext>,
 }
@@ -164,11 +167,10 @@ impl Service {
     /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 503 if the pod does
     /// not serve. 429 if the pod is full, or the tenant's rate is used up.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep, trace } = start;
+        let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep, hears, trace } = start;
         let at = self.clock.now();
         self.take_request(tenant.as_ref(), at)?;
-        let opening = self.agent.prompts.get().open(&conversation, &wishes, at);
-        let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
+        let opening = self.open(&conversation, &wishes, at)?;
         let length = conversation.user_characters();
         let asked = self.recordings.asked(&conversation);
         let id = self.names.next(tenant.as_ref());
@@ -211,7 +213,17 @@ impl Service {
         let service = Arc::clone(self);
         let counted = Counted { service, id: id.clone(), tenant, usage, at, unit, asked, trail };
         let places = Places { of_pod: permit, of_tenant };
-        Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, places, ticket, events) })
+        let events = in_flight::start(counted, places, (ticket, hears), events);
+        Ok(Started { id, at, origin: Origin::This, events })
+    }
+
+    /// The prompt of a run's first step. A long one is written while other runs go on elsewhere, and so is the first.
+    fn open(&self, conversation: &Conversation, wishes: &Arc<Wishes>, at: Timestamp) -> Result<Opening, ApiError> {
+        let prompts = self.agent.prompts.get();
+        let takes_long = conversation.bytes() + wishes.bytes() > LONG || prompts.waits_for_vocabulary();
+        let open = || prompts.open(conversation, wishes, at);
+        let opening = if takes_long { aside(open) } else { open() };
+        opening.map_err(|problem| ApiError::invalid("messages", problem))
     }
 
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.

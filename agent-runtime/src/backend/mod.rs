@@ -123,13 +123,20 @@ impl Generation {
 
     /// The prompt for an engine that adds what its tokenizer puts before every text, and cannot be told otherwise: the
     /// model has never seen it twice.
+    pub fn prompt_without_begin(&self) -> &str {
+        match &self.form {
+            PromptForm::Rendered { begin: Some(begin) } => {
+                self.prompt.strip_prefix(begin.as_ref()).unwrap_or(&self.prompt)
+            }
+            PromptForm::Rendered { begin: None } | PromptForm::Plain => &self.prompt,
+        }
+    }
+
+    /// The same generation with that prompt.
     #[must_use]
     pub fn without_begin(mut self) -> Self {
-        if let PromptForm::Rendered { begin: Some(begin) } = &self.form
-            && let Some(rest) = self.prompt.strip_prefix(begin.as_ref())
-        {
-            self.prompt = rest.to_owned();
-        }
+        let begun = self.prompt.len() - self.prompt_without_begin().len();
+        self.prompt.drain(..begun);
         self
     }
 }

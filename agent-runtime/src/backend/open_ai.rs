@@ -6,13 +6,16 @@
 //! <https://platform.openai.com/docs/api-reference/chat>. A connection that closes before the end of an answer ends the
 //! generation at the engine.
 
+mod answer;
 mod chat;
 mod link;
+mod near;
 mod reader;
 mod request;
 mod words;
 
 use std::{
+    error::Error,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,20 +25,30 @@ use std::{
 
 use async_stream::try_stream;
 use futures::{
-    future::BoxFuture,
-    stream::{BoxStream, Stream, StreamExt},
+    future::{BoxFuture, FutureExt},
+    stream::{BoxStream, StreamExt},
 };
-use reqwest::{Method, Response, StatusCode, header::HeaderMap};
+use hyper::body::Bytes;
+use reqwest::{
+    Method, RequestBuilder, Response, StatusCode, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
 use serde::Deserialize;
 use serde_json::json;
 use slipway_runtime_config::Upstream;
 
 use self::{
-    link::{Link, Refused, again_after, body},
+    answer::Answer,
+    link::{Link, Refused, again_after},
+    near::Near,
     reader::{Read, failure},
     words::Words,
 };
-use crate::{events::Events, outbound::Lookup};
+use crate::{
+    aside::{LONG, aside},
+    events::Events,
+    outbound::Lookup,
+};
 
 use super::{Backend, BackendError, EngineFault, Generation, Piece, TokenPrompts, tokens::StopWords};
 
@@ -45,8 +58,6 @@ pub use link::LinkError;
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an upstream's readiness holds. Others than we pay for it, or count its requests.
 const READY_TIME: Duration = Duration::from_secs(15);
-/// How long the server may take to end an answer after its last event.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes that are read of a refusal, of the list of models, and of a prompt's tokens. What a server sends beyond
 /// them is left.
 const REFUSAL_BYTES: usize = 64 * 1024;
@@ -54,6 +65,8 @@ const MODELS_BYTES: usize = 4 * 1024 * 1024;
 const TOKENS_BYTES: usize = 16 * 1024 * 1024;
 /// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
+/// The header that names a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What the most tokens of a chat are called, and what the latest models of OpenAI call them alone.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
@@ -67,6 +80,10 @@ struct Inner {
     link: Link,
     server: OpenAiServer,
     endpoint: String,
+    /// Where it generates; nothing where that is not an address, which a request says.
+    generations: Option<Url>,
+    /// The way to there in the same pod, which is shorter than the link's.
+    near: Option<Near>,
     model: String,
     /// How many tokens the model's context holds, once the server has said so.
     context: OnceLock<u32>,
@@ -97,7 +114,7 @@ struct Tokenized {
 }
 
 /// The answer to a request that was taken, and what is kept of the words in it.
-type Taken = (Response, Words);
+type Taken = (Answer, Words);
 
 /// Whose server it is, where that makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,10 +183,15 @@ impl OpenAi {
     }
 
     fn of(link: Link, server: OpenAiServer, endpoint: &str, model: &str) -> Self {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let generations = Url::parse(&format!("{endpoint}{}", server.path())).ok();
+        let near = generations.as_ref().filter(|_| !link.is_elsewhere()).and_then(Near::new);
         Self(Arc::new(Inner {
             link,
             server,
-            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            generations,
+            near,
+            endpoint,
             model: model.to_owned(),
             context: OnceLock::new(),
             takes_second_limit: AtomicBool::new(false),
@@ -183,13 +205,13 @@ impl Inner {
         format!("{}{path}", self.endpoint)
     }
 
-    fn unreachable(&self, source: reqwest::Error) -> BackendError {
-        BackendError::Unreachable { endpoint: self.endpoint.clone(), source: Box::new(source) }
+    fn unreachable(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
+        BackendError::Unreachable { endpoint: self.endpoint.clone(), source: source.into() }
     }
 
     /// Asks for a generation; where its tokens do not fit the context after the prompt, for as many as do.
     async fn ask(&self, generation: Generation) -> Result<Taken, BackendError> {
-        let asked = self.link.repeat(|| self.post(generation.clone())).await;
+        let asked = self.link.repeat(|| self.post(&generation)).await;
         let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
         let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
         let count = generation.tokens.as_ref().map_or(count, |tokens| u32::try_from(tokens.len()).unwrap_or(u32::MAX));
@@ -197,7 +219,7 @@ impl Inner {
             0 => Err(error),
             room => {
                 let generation = Generation { max_tokens: room.min(generation.max_tokens), ..generation };
-                self.link.repeat(|| self.post(generation.clone())).await
+                self.link.repeat(|| self.post(&generation)).await
             }
         }
     }
@@ -215,14 +237,14 @@ impl Inner {
         }
         let request = request.timeout(READY_TIMEOUT).json(&question);
         let response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        let answer = body(response, TOKENS_BYTES).await.ok()?;
+        let answer = Answer::Far(response).body(TOKENS_BYTES).await.ok()?;
         serde_json::from_slice(&answer).ok()
     }
 
     /// Asks once, and a chat once more where the server knows the limit on tokens by its other name alone.
-    async fn post(&self, generation: Generation) -> Result<Taken, Refused> {
+    async fn post(&self, generation: &Generation) -> Result<Taken, Refused> {
         let knows_second = self.takes_second_limit.load(Ordering::Relaxed);
-        match self.send(generation.clone(), LIMITS[usize::from(knows_second)]).await {
+        match self.send(generation, LIMITS[usize::from(knows_second)]).await {
             Err(refused) if self.server == OpenAiServer::Chat && !knows_second && refused.is_about(LIMITS[1]) => {}
             outcome => return outcome,
         }
@@ -231,33 +253,58 @@ impl Inner {
         Ok(taken)
     }
 
-    async fn send(&self, generation: Generation, limit: &str) -> Result<Taken, Refused> {
+    async fn send(&self, generation: &Generation, limit: &str) -> Result<Taken, Refused> {
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
-        let id = generation.id.clone();
         let mut headers = HeaderMap::new();
         generation.trace.iter().for_each(|trace| trace.write(&mut headers));
-        let (path, body) = match self.server {
-            OpenAiServer::Chat => ("/v1/chat/completions", request::chat(&self.model, generation, limit)),
-            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
-                ("/v1/completions", request::completion(self.server, &self.model, generation))
+        let body = self.body(generation, limit);
+        // The server names the request so in its log.
+        headers.extend(HeaderValue::try_from(&generation.id).ok().map(|id| (REQUEST_ID, id)));
+        let (answer, words) = match &self.near {
+            Some(near) => {
+                let answer = near.post(&headers, body).await;
+                (Answer::Near(answer.map_err(|source| Refused::finally(self.unreachable(source)))?), Words::All)
+            }
+            None => {
+                let (request, words) = self.generations().await.map_err(Refused::finally)?;
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                let answer = request.headers(headers).body(body).send().await.map_err(|source| {
+                    // What was sent may be under way unless there was no connection.
+                    let again = source.is_connect().then_some(Duration::ZERO);
+                    Refused { error: self.unreachable(source), status: None, again }
+                })?;
+                (Answer::Far(answer), words)
             }
         };
-        let (request, words) = self.link.request(Method::POST, self.url(path)).await.map_err(Refused::finally)?;
-        // The server names the request so in its log.
-        let request = request.headers(headers).header("x-request-id", id).json(&body);
-        let response = request.send().await.map_err(|source| {
-            // What was sent may be under way unless there was no connection.
-            let again = source.is_connect().then_some(Duration::ZERO);
-            Refused { error: self.unreachable(source), status: None, again }
-        })?;
-        if response.status().is_success() {
-            return Ok((response, words));
+        if answer.status().is_success() {
+            Ok((answer, words))
+        } else {
+            Err(self.refusal(answer, &words, has_wish).await)
         }
-        Err(self.refusal(response, &words, has_wish).await)
+    }
+
+    /// The body of a request. That of a long prompt is written while the thread's other runs go on elsewhere.
+    fn body(&self, generation: &Generation, limit: &str) -> Bytes {
+        let body = || match self.server {
+            OpenAiServer::Chat => request::chat(&self.model, generation, limit),
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+                request::completion(self.server, &self.model, generation)
+            }
+        };
+        let write = || Bytes::from(body().to_string());
+        let tokens = generation.tokens.as_ref().map_or(0, |tokens| tokens.len() * size_of::<u32>());
+        if generation.prompt.len() + tokens > LONG { aside(write) } else { write() }
+    }
+
+    async fn generations(&self) -> Result<(RequestBuilder, Words), BackendError> {
+        match &self.generations {
+            Some(url) => self.link.request(Method::POST, url.clone()).await,
+            None => self.link.request(Method::POST, self.url(self.server.path())).await,
+        }
     }
 
     /// What a status other than 2xx is.
-    async fn refusal(&self, response: Response, words: &Words, has_wish: bool) -> Refused {
+    async fn refusal(&self, response: Answer, words: &Words, has_wish: bool) -> Refused {
         let status = response.status();
         let again = again_after(&response);
         let refused = |error| Refused { error, status: Some(status), again };
@@ -271,7 +318,7 @@ impl Inner {
             }
             _ => {}
         }
-        let text = match body(response, REFUSAL_BYTES).await {
+        let text = match response.body(REFUSAL_BYTES).await {
             Ok(text) => String::from_utf8_lossy(&text).into_owned(),
             Err(source) => return Refused::finally(self.unreachable(source)),
         };
@@ -332,7 +379,7 @@ impl Inner {
 
     /// Learns how long the model's context is. A server that does not say is as good as any other.
     async fn learn_context(&self, answer: Response) {
-        let Ok(answer) = body(answer, MODELS_BYTES).await else { return };
+        let Ok(answer) = Answer::Far(answer).body(MODELS_BYTES).await else { return };
         let Ok(Models { data }) = serde_json::from_slice(&answer) else { return };
         let served = data.into_iter().find(|model| model.id == self.model);
         if let Some(length) = served.and_then(|model| model.max_model_len) {
@@ -348,11 +395,9 @@ impl Backend for OpenAi {
         let pieces = try_stream! {
             let mut reader = this.server.reader(&generation.stop_words);
             let place = this.link.place().await;
-            let (answer, words) = this.ask(generation).await?;
-            let mut body = answer.bytes_stream();
+            let (mut answer, words) = this.ask(generation).await?;
             let mut events = Events::default();
-            while let Some(bytes) = body.next().await {
-                let bytes = bytes.map_err(|source| this.unreachable(source))?;
+            while let Some(bytes) = answer.chunk().await.map_err(|source| this.unreachable(source))? {
                 let ended = events.push(&bytes);
                 for data in ended.map_err(|error| BackendError::Protocol { problem: error.to_string() })? {
                     match reader.read(&String::from_utf8_lossy(&data)).map_err(|error| words.keep_in(error))? {
@@ -360,7 +405,10 @@ impl Backend for OpenAi {
                         Some(Read::More(piece)) => yield piece,
                         Some(Read::Last(piece)) => {
                             // Before the piece is handed out: who reads the last one does not ask again.
-                            tokio::spawn(end_in_order(body));
+                            let mut end = answer.end_in_order().boxed();
+                            if (&mut end).now_or_never().is_none() {
+                                tokio::spawn(end);
+                            }
                             drop(place);
                             yield piece;
                             return;
@@ -412,6 +460,14 @@ impl OpenAiServer {
         BackendError::NotReady { what: what.into() }
     }
 
+    /// Where it generates.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Vllm | Self::SgLang | Self::Completions => "/v1/completions",
+            Self::Chat => "/v1/chat/completions",
+        }
+    }
+
     /// Whether nothing is known of it but the API.
     fn is_of_any_make(self) -> bool {
         match self {
@@ -428,11 +484,4 @@ impl OpenAiServer {
             Self::Chat => Reader::Chat(chat::Reader::default()),
         }
     }
-}
-
-/// Reads what follows the last event, so that the connection can be used again.
-async fn end_in_order(mut rest: impl Stream<Item = reqwest::Result<impl AsRef<[u8]>>> + Unpin) {
-    let all = async { while let Some(Ok(_)) = rest.next().await {} };
-    // Past this the connection is closed, which does no harm.
-    let _ = tokio::time::timeout(END_TIMEOUT, all).await;
 }

@@ -12,6 +12,7 @@ mod fixture;
 mod issuers;
 mod layers;
 mod mcp;
+mod near;
 mod objectives;
 mod open_ai;
 mod open_api;

@@ -6,7 +6,10 @@ REPOSITORY=$(cd "$IMAGES/../.." && pwd)
 SLIPWAY_CACHE=${SLIPWAY_CACHE:-$HOME/.cache/slipway}
 IMAGE_CACHE=$SLIPWAY_CACHE/images
 BASE_IMAGE=docker.io/library/debian:bookworm-slim
-RUST_BINARIES=${SLIPWAY_RUST_BINARIES:-${CARGO_TARGET_DIR:-$REPOSITORY/target}/x86_64-unknown-linux-gnu/debug}
+# Cargo's profile of our own programs, and the folder where it leaves them.
+PROFILE=${SLIPWAY_PROFILE:-dev}
+PROFILE_FOLDER=x86_64-unknown-linux-gnu/${PROFILE/#dev/debug}
+RUST_BINARIES=${SLIPWAY_RUST_BINARIES:-${CARGO_TARGET_DIR:-$REPOSITORY/target}/$PROFILE_FOLDER}
 
 # In the order in which they build on each other.
 ALL_IMAGES=(slipway-python slipway-triton slipway-model-builder slipway-lognormal-builder slipway-busybox slipway-traefik

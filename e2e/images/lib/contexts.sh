@@ -124,8 +124,8 @@ fill_preflight_context() {
   local target=${CARGO_TARGET_DIR:-$REPOSITORY/target}/dynamic
   make_base
   (cd "$REPOSITORY" && RUSTFLAGS="-C target-feature=-crt-static" nice -n 10 \
-    cargo build --locked --quiet --package slipway-preflight --target-dir "$target" >&2)
-  fill_binary_context slipway-preflight "$1" "$target/x86_64-unknown-linux-gnu/debug"
+    cargo build --locked --quiet --profile "$PROFILE" --package slipway-preflight --target-dir "$target" >&2)
+  fill_binary_context slipway-preflight "$1" "$target/$PROFILE_FOLDER"
 }
 
 # fill_binary_context NAME CONTEXT [FOLDER]: symbols are four fifths of a debug binary and of no use in a pod.

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, LazyLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use minijinja::Value;
@@ -29,7 +29,10 @@ type Make<T> = Box<dyn FnOnce() -> Option<Arc<T>> + Send>;
 pub type MakeTokenizer = Make<Tokenizer>;
 
 /// A vocabulary that is made when it is needed.
-pub struct LazyVocabulary(LazyLock<Option<Arc<Vocabulary>>, Make<Vocabulary>>);
+pub struct LazyVocabulary {
+    made: OnceLock<Option<Arc<Vocabulary>>>,
+    make: Mutex<Option<Make<Vocabulary>>>,
+}
 
 /// Who wrote a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +47,18 @@ impl LazyVocabulary {
     /// Of a checkpoint with these templates, whose model writes this dialect.
     pub fn new(make: MakeTokenizer, templates: String, dialect: ToolCallDialect) -> Self {
         let vocabulary = move || make().map(|tokenizer| Arc::new(Vocabulary::new(tokenizer, &templates, dialect)));
-        Self(LazyLock::new(Box::new(vocabulary)))
+        Self { made: OnceLock::new(), make: Mutex::new(Some(Box::new(vocabulary))) }
     }
 
-    /// The vocabulary. The first who asks makes it.
+    /// The vocabulary. The first who asks makes it, and all others wait.
     pub fn get(&self) -> Option<&Arc<Vocabulary>> {
-        self.0.as_ref()
+        let make = || self.make.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.made.get_or_init(|| make().and_then(|make| make())).as_ref()
+    }
+
+    /// Whether nobody has to wait for it.
+    pub fn is_made(&self) -> bool {
+        self.made.get().is_some()
     }
 }
 
@@ -84,5 +93,28 @@ impl Vocabulary {
     /// The same for a value.
     pub fn harmless_value(&self, value: &Value) -> Value {
         self.theirs.broken_value(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_is_made_once_when_somebody_asks() {
+        let made = Arc::new(AtomicU32::new(0));
+        let counts = Arc::clone(&made);
+        let make = move || {
+            counts.fetch_add(1, Ordering::Relaxed);
+            None
+        };
+        let vocabulary = LazyVocabulary::new(Box::new(make), String::new(), ToolCallDialect::Hermes);
+        assert_eq!((vocabulary.is_made(), made.load(Ordering::Relaxed)), (false, 0));
+        assert!(vocabulary.get().is_none() && vocabulary.get().is_none());
+        assert_eq!((vocabulary.is_made(), made.load(Ordering::Relaxed)), (true, 1));
     }
 }

@@ -83,14 +83,20 @@ impl Scanner {
         let [open, close] = syntax.thoughts();
         let openers = syntax.openers().iter().enumerate().filter(|(_, opener)| opener.place == Place::Anywhere);
         let marks = openers.map(|(index, opener)| (opener.mark, Mode::Call(index)));
-        let marks: Vec<_> = marks.chain([(open, Mode::Thoughts), (close, Mode::Text)]).collect();
-        let found = marks.iter().filter_map(|(mark, mode)| Some((self.pending.find(mark)?, mark.len(), *mode)));
+        let marks = marks.chain([(open, Mode::Thoughts), (close, Mode::Text)]);
+        // Most pieces have nothing that a mark begins with.
+        let begins = |byte: u8| marks.clone().any(|(mark, _)| mark.as_bytes().first() == Some(&byte));
+        if !self.pending.bytes().any(begins) {
+            self.write(self.pending.len(), parts);
+            return false;
+        }
+        let found = marks.clone().filter_map(|(mark, mode)| Some((self.pending.find(mark)?, mark.len(), mode)));
         if let Some((at, length, mode)) = found.min_by_key(|(at, ..)| *at) {
             self.write(at, parts);
             self.enter(mode, length);
             return true;
         }
-        let begun = marks.iter().map(|(mark, _)| begun(&self.pending, mark)).max().unwrap_or(0);
+        let begun = marks.map(|(mark, _)| begun(&self.pending, mark)).max().unwrap_or(0);
         self.write(self.pending.len() - begun, parts);
         false
     }
@@ -103,7 +109,8 @@ impl Scanner {
             return true;
         }
         let end = self.pending.len() - begun(&self.pending, close);
-        parts.thoughts.extend(self.pending.drain(..end));
+        parts.thoughts.push_str(&self.pending[..end]);
+        self.pending.drain(..end);
         false
     }
 
@@ -165,7 +172,8 @@ impl Scanner {
 
     fn write(&mut self, end: usize, parts: &mut Parts) {
         self.is_start &= self.pending[..end].trim().is_empty();
-        parts.text.extend(self.pending.drain(..end));
+        parts.text.push_str(&self.pending[..end]);
+        self.pending.drain(..end);
     }
 
     fn enter(&mut self, mode: Mode, skipped: usize) {

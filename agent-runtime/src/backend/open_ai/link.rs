@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
+use reqwest::{Client, IntoUrl, Method, RequestBuilder, StatusCode, redirect};
 use slipway_runtime_config::{AllowedNetworks, NetworkError, Upstream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -19,10 +19,8 @@ use crate::{
     outbound::{Clients, Guard, Lookup, Secrets, pause, read_headers, retry_after},
 };
 
-use super::words::Words;
+use super::{answer::Answer, near::CONNECT_TIMEOUT, words::Words};
 
-/// The server is in the same pod: a connection that takes longer is not coming.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Requests in flight at an upstream, where its configuration does not say.
 const REQUESTS_AT_ONCE: u32 = 64;
 /// The longest pause that is waited for. A run that would wait longer has failed sooner.
@@ -105,7 +103,11 @@ impl Link {
     }
 
     /// A request with the key of the Secret as it is now, and what is kept of words that answer it.
-    pub(super) async fn request(&self, method: Method, url: String) -> Result<(RequestBuilder, Words), BackendError> {
+    pub(super) async fn request(
+        &self,
+        method: Method,
+        url: impl IntoUrl,
+    ) -> Result<(RequestBuilder, Words), BackendError> {
         match self {
             Self::Beside(client) => Ok((client.request(method, url), Words::All)),
             Self::Elsewhere { clients, headers_from, .. } => {
@@ -162,19 +164,8 @@ impl Link {
     }
 }
 
-/// A body, up to this many bytes: an upstream may send without end.
-pub(super) async fn body(mut response: Response, limit: usize) -> reqwest::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    while body.len() < limit
-        && let Some(chunk) = response.chunk().await?
-    {
-        body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
-    }
-    Ok(body)
-}
-
 /// What a status other than 2xx leaves to another attempt: a pause that is at least as long as the server asks for.
-pub(super) fn again_after(response: &Response) -> Option<Duration> {
+pub(super) fn again_after(response: &Answer) -> Option<Duration> {
     let is_transient = matches!(
         response.status(),
         StatusCode::TOO_MANY_REQUESTS

@@ -106,8 +106,11 @@ struct ErrorBody {
     message: String,
 }
 
-/// The message of the server, if a text is an error.
+/// The message of the server, if a text is an error. Without its name in quotes it is not one, as most texts.
 pub fn failure(text: &str) -> Option<String> {
+    if !text.contains("\"message\"") {
+        return None;
+    }
     serde_json::from_str(text).ok().map(|failure| match failure {
         Failure::Nested { error } => error.message,
         Failure::Flat(body) => body.message,

@@ -12,15 +12,15 @@ const STOP_WORDS: usize = 4;
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// The body of a generation for `/v1/completions`.
-pub(super) fn completion(server: OpenAiServer, model: &str, generation: Generation) -> Value {
+pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generation) -> Value {
     let is_rendered = generation.wants_special_tokens();
-    let generation = match server {
-        OpenAiServer::Vllm => generation,
-        OpenAiServer::SgLang | OpenAiServer::Completions | OpenAiServer::Chat => generation.without_begin(),
+    let text = match server {
+        OpenAiServer::Vllm => &generation.prompt,
+        OpenAiServer::SgLang | OpenAiServer::Completions | OpenAiServer::Chat => generation.prompt_without_begin(),
     };
     let Generation {
         id: _,
-        prompt,
+        prompt: _,
         tokens,
         max_tokens,
         stop_words,
@@ -34,19 +34,19 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: Generati
     let has_tokens = tokens.is_some();
     let mut body = json!({
         "model": model,
-        "prompt": tokens.map_or_else(|| json!(prompt), |tokens| json!(tokens)),
+        "prompt": tokens.as_ref().map_or_else(|| json!(text), |tokens| json!(tokens)),
         "max_tokens": max_tokens,
         "stream": true,
     });
     if server.is_of_any_make() {
         body["stream_options"] = json!({"include_usage": true});
-        sampling::write_if_set(chosen, &mut body);
+        sampling::write_if_set(*chosen, &mut body);
         write_stop_words(stop_words, &mut body);
         return body;
     }
     // Every event says how many tokens there are so far.
     body["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
-    sampling::write(chosen, &mut body);
+    sampling::write(*chosen, &mut body);
     let has_stop_words = !stop_words.is_empty();
     if has_stop_words {
         body["stop"] = json!(stop_words);
@@ -67,7 +67,7 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: Generati
             body["add_special_tokens"] = json!(false);
         }
     }
-    if ignores_end {
+    if *ignores_end {
         body["ignore_eos"] = json!(true);
     }
     if server == OpenAiServer::SgLang && has_stop_words {
@@ -78,7 +78,7 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: Generati
 }
 
 /// The body of a generation for `/v1/chat/completions`. `limit` names the field with the most tokens.
-pub(super) fn chat(model: &str, generation: Generation, limit: &str) -> Value {
+pub(super) fn chat(model: &str, generation: &Generation, limit: &str) -> Value {
     let Generation { prompt, max_tokens, stop_words, sampling: chosen, .. } = generation;
     let (messages, tools) = conversation(prompt);
     let mut body = json!({
@@ -91,14 +91,14 @@ pub(super) fn chat(model: &str, generation: Generation, limit: &str) -> Value {
     if let Some(tools) = tools {
         body["tools"] = tools;
     }
-    sampling::write_if_set(chosen, &mut body);
+    sampling::write_if_set(*chosen, &mut body);
     write_stop_words(stop_words, &mut body);
     body
 }
 
 /// The messages and tools that a prompt is. Warm-ups send texts alone.
-fn conversation(prompt: String) -> (Value, Option<Value>) {
-    let read = serde_json::from_str::<Map<String, Value>>(&prompt).ok();
+fn conversation(prompt: &str) -> (Value, Option<Value>) {
+    let read = serde_json::from_str::<Map<String, Value>>(prompt).ok();
     let mut read = read.unwrap_or_default();
     match read.remove("messages") {
         Some(Value::Array(messages)) => {
@@ -127,14 +127,14 @@ fn message(mut message: Value) -> Value {
     message
 }
 
-fn write_stop_words(stop_words: Vec<String>, body: &mut Value) {
+fn write_stop_words(stop_words: &[String], body: &mut Value) {
     if !stop_words.is_empty() {
-        body["stop"] = stop_words.into_iter().take(STOP_WORDS).collect();
+        body["stop"] = json!(stop_words[..stop_words.len().min(STOP_WORDS)]);
     }
 }
 
 /// Holds tokens to a format: both servers' names of it for `/v1/completions`.
-fn write_guide(server: OpenAiServer, guide: Guide, body: &mut Value) {
+fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Value) {
     match (server, guide) {
         (OpenAiServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
         (OpenAiServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
