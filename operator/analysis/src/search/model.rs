@@ -110,7 +110,11 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
         MetricKind::Throughput => 1.0,
         MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken if driver.is_some() => -1.0,
         MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken => 0.0,
-        MetricKind::Memory | MetricKind::Utilization | MetricKind::ErrorRate | MetricKind::Other => 0.0,
+        MetricKind::Memory
+        | MetricKind::Utilization
+        | MetricKind::Power
+        | MetricKind::ErrorRate
+        | MetricKind::Other => 0.0,
     };
     let floor = match kind {
         MetricKind::ErrorRate => ERROR_FLOOR * tightest(space, metric),
@@ -132,7 +136,7 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
             space.levels[level].max(1e-9).ln() - undivided[arm][level]
         }
         MetricKind::ErrorRate => floor.ln(),
-        MetricKind::Memory | MetricKind::Utilization | MetricKind::Other => 0.0,
+        MetricKind::Memory | MetricKind::Utilization | MetricKind::Power | MetricKind::Other => 0.0,
     };
     let known = |arm: usize, level: usize| given(space, metric, arm, level).unwrap_or_else(|| expected(arm, level));
     let known = (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| known(arm, level)).collect());
@@ -149,8 +153,20 @@ fn tightest(space: &Space, metric: usize) -> f64 {
 }
 
 /// What a unit adds to throughput: mostly a factor per arm, such as its price.
-const UNIT: Amplitudes =
-    Amplitudes { offset: 3.0, arm: 0.3, slope: 0.05, arm_slope: 0.05, level: 0.1, arm_level: 0.1, fault: 0.0 };
+const UNIT: Amplitudes = Amplitudes {
+    offset: 3.0,
+    arm: 0.3,
+    slope: 0.05,
+    arm_slope: 0.05,
+    level: 0.1,
+    arm_level: 0.1,
+    fault: 0.0,
+    own: 1.0,
+};
+
+/// Utilization and power are sampled a few times in a run: runs of like cells differ by up to a third. Tuned on
+/// resnet50's utilization.
+const SAMPLED: f64 = 2.5;
 
 /// Prior standard deviations in natural logarithms, set on the tuning tables and rounded.
 fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
@@ -162,6 +178,7 @@ fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
         level,
         arm_level,
         fault: 0.0,
+        own: if kind.is_sampled() { SAMPLED } else { 1.0 },
     };
     of(match kind {
         MetricKind::Throughput => [3.0, 0.35, 0.2, 0.2, 0.25, 0.25],
@@ -171,6 +188,6 @@ fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
         MetricKind::Memory => [3.0, 0.4, 0.02, 0.02, 0.02, 0.05],
         MetricKind::Utilization => [3.0, 0.3, 0.2, 0.1, 0.25, 0.2],
         MetricKind::ErrorRate => [0.5, 0.5, 0.3, 0.2, 0.3, 0.5],
-        MetricKind::Other => [3.0, 0.4, 0.2, 0.1, 0.3, 0.2],
+        MetricKind::Power | MetricKind::Other => [3.0, 0.4, 0.2, 0.1, 0.3, 0.2],
     })
 }

@@ -4,7 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, LatencyMetric, MeasurementVerdict, Percentile};
+use slipway_vocabulary::MissedSide;
+
+use crate::{
+    Digest, EngineRef, FailureClass, GpuFigure, GpuLimit, LatencyMetric, LatencyObjective, MeasurementVerdict,
+    Percentile,
+};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -114,16 +119,67 @@ impl From<LatencyMetric> for MetricWord {
     }
 }
 
-/// The GPU while a level ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The GPU while a level ran. What Triton did not say is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gpu {
     /// Most memory used, MiB.
-    pub memory_mib: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u32>,
     /// Mean utilization, percent.
-    pub utilization_percent: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<u8>,
     /// Mean power, watts.
-    pub power_watts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<u32>,
+}
+
+impl Gpu {
+    /// A figure of it, if it is known.
+    pub fn figure(&self, figure: GpuFigure) -> Option<u32> {
+        match figure {
+            GpuFigure::Utilization => self.utilization_percent.map(u32::from),
+            GpuFigure::Power => self.power_watts,
+            GpuFigure::Memory => self.memory_mib,
+        }
+    }
+}
+
+/// What a row was judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// The objectives that its driver can measure.
+    pub objectives: &'a [LatencyObjective],
+    /// Most errors in parts per million, where there is a limit.
+    pub error_rate_max_ppm: Option<u32>,
+    /// Bounds on what the GPUs did.
+    pub gpu_limits: &'a [GpuLimit],
+}
+
+/// Whether so many errors are too many. The share counts as it was seen: a proof of a small share would take more runs
+/// than any campaign has.
+pub fn has_too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> bool {
+    let total = u64::from(errors) + successes as u64;
+    let ppm = u64::from(errors) * 1_000_000 / total.max(1);
+    successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max))
+}
+
+impl Row {
+    /// Whether all that it misses is a least value of a GPU's figure: it ran to its end, and more in flight may reach
+    /// that value.
+    pub fn misses_only_a_minimum(&self, by: Judged<'_>) -> bool {
+        let Some(gpu) = self.gpu.filter(|_| self.verdict == MeasurementVerdict::Infeasible) else { return false };
+        let sides = || by.gpu_limits.iter().filter_map(|limit| limit.missed_by(gpu.figure(limit.figure)?));
+        let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
+        let is_slow = |objective: &LatencyObjective| {
+            let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
+            self.latencies.iter().find(of).is_some_and(|l| l.lower_micros > objective.max_microseconds)
+        };
+        sides().any(|side| is_below(&side))
+            && sides().all(|side| is_below(&side))
+            && !by.objectives.iter().any(is_slow)
+            && !has_too_many_errors(self.errors, self.count as usize, by.error_rate_max_ppm)
+    }
 }
 
 /// Model Analyzer's own figures of a level.

@@ -47,6 +47,8 @@ pub enum JobStep {
 pub enum Affordable {
     /// It could.
     Yes,
+    /// Other Jobs may still spend what is left.
+    Later,
     /// The budget is used up, in words.
     No(String),
 }
@@ -78,6 +80,7 @@ pub fn run(
         parts.add(Parts::of_found(polled));
         parts.join(match (next, affordable) {
             (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::No(words)) => given_up(words),
+            (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::Later) => later(scope),
             (AttemptStep::Record(attempt), Affordable::Yes) => record(scope, &prefix, attempt),
             (AttemptStep::Create(_), Affordable::Yes) => create(world, &status, scope, name),
             (AttemptStep::Wait(why), _) => wait(&status, scope, &why, progress),
@@ -94,6 +97,14 @@ pub fn run(
 
 fn given_up(words: String) -> Planned<JobStep> {
     Parts::default().with(JobStep::GivenUp(words))
+}
+
+/// The end of another Job is reported by an event.
+fn later(scope: &JobScope<'_>) -> Planned<JobStep> {
+    let name = &scope.engine().display_name;
+    let message = format!("{name}: waiting for what other engines leave of the budget");
+    let state = CampaignState::Working { purpose: scope.purpose(), reason: Reason::Profiling, message };
+    Parts::look_within(SOON).with(JobStep::Working(state))
 }
 
 fn create(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>, name: String) -> Planned<JobStep> {

@@ -3,24 +3,28 @@
 use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row};
 
 use super::{Ended, Next, Plan, Search, ToBeat, reasons};
+use crate::profile::judge::{self, Rules};
 
 /// Walks every arm up its levels, and leaves an arm at the first level that misses an objective, because more
-/// requests in flight only make latencies longer. It finds the whole front of a small campaign.
+/// requests in flight only make latencies longer. A row that misses only a least value of a GPU's figure does not end
+/// its arm: more in flight may reach it. It finds the whole front of a small campaign.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     plan: Plan,
+    rules: Rules,
 }
 
 impl Ladder {
     /// Prepares a walk.
-    pub fn new(plan: Plan) -> Self {
-        Self { plan }
+    pub fn new(plan: Plan, rules: Rules) -> Self {
+        Self { plan, rules }
     }
 
     fn next_level(&self, arm: &Arm, rows: &[Row]) -> Option<u32> {
         let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
         let left = of_arm().any(|row| match row.verdict {
-            MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => true,
+            MeasurementVerdict::Infeasible => !judge::misses_only_a_minimum(row, &self.rules),
+            MeasurementVerdict::Failed => true,
             MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => false,
         });
         let open = |level: &u32| !of_arm().any(|row| row.level == *level);
@@ -41,7 +45,7 @@ impl Search for Ladder {
         }
     }
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
-        reasons::all(&self.plan, rows, |_| reasons::of_end(end, "the search ended before it"))
+        reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, "the search ended before it"))
     }
 
     fn to_beat(&self, _rows: &[Row]) -> Option<ToBeat> {

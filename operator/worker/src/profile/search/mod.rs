@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, ProfileTask, Row};
 
 pub use self::{given::Given, guided::Guided, ladder::Ladder};
+use super::judge::Rules;
 
 /// Spaces of at most so many cells are walked whole, where the budget allows it.
 const MOST_WALKED: usize = 24;
@@ -114,7 +115,7 @@ pub fn choose(task: &ProfileTask, plan: Plan) -> Box<dyn Search> {
     let cells = plan.arms.len() * plan.levels.len();
     let open = cells.saturating_sub(plan.earlier);
     if cells <= MOST_WALKED && open <= plan.max_measurements as usize {
-        Box::new(Ladder::new(plan))
+        Box::new(Ladder::new(plan, Rules::of(task)))
     } else {
         Box::new(Guided::new(task, plan))
     }

@@ -1,0 +1,254 @@
+//! Engines that are built when the search asks for them, and several that are measured at once.
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use slipway_crds::v1alpha1::profile::{
+    Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase, ProfiledEngine,
+};
+use slipway_worker_contract::{Campaign, ProfileEnd};
+
+use super::{
+    super::{
+        ledger::{self, Next},
+        *,
+    },
+    cluster::{Cluster, cluster, row},
+};
+use crate::profile::{rows, scope::Subject, world::Offer};
+
+/// The campaign to its end; every engine that it asks for is offered.
+fn finish(cluster: &mut Cluster) -> ProfileStatus {
+    for _ in 0..40 {
+        cluster.settle();
+        let missing =
+            cluster.world.status.asked.iter().find(|asked| {
+                asked.manifest_digest.is_none() && !cluster.world.agent.offers.contains_key(&asked.engine)
+            });
+        match (cluster.running(), missing.map(|asked| asked.engine.clone())) {
+            (Some(job), _) => cluster.end_job(&job, ProfileEnd::Complete, 0),
+            (None, Some(engine)) => cluster.offer(&engine),
+            (None, None) => return cluster.world.status.clone(),
+        }
+    }
+    panic!("it does not end: {:?}", cluster.world.status);
+}
+
+#[test]
+fn a_campaign_that_asks_begins_with_the_first_engine_while_no_other_is_built() {
+    let mut cluster = cluster().asking();
+    cluster.settle();
+    assert_eq!((cluster.asked(), cluster.tasks.len()), (vec!["engine-a"], 0));
+    cluster.offer("engine-a");
+    cluster.settle();
+    assert_eq!((cluster.asked(), cluster.tasks.len()), (vec!["engine-a"], 1));
+    assert_eq!(cluster.tasks[0].engine.manifest_digest.as_str(), "aa".repeat(32));
+    let running = cluster.running().expect("its Job runs");
+    cluster.end_job(&running, ProfileEnd::Complete, 0);
+    cluster.settle();
+    assert_eq!(cluster.asked(), ["engine-a", "engine-b"], "the search asks for the next");
+    assert_eq!(cluster.tasks.len(), 1, "which is not built yet");
+}
+
+#[test]
+fn a_campaign_that_asks_chooses_as_one_whose_engines_are_all_there() {
+    let mut asking = cluster().asking();
+    let asked = finish(&mut asking);
+    let mut eager = cluster();
+    let all = eager.finish();
+    assert_eq!(asked.choice, all.choice);
+    assert_eq!(asked.measurements, all.measurements);
+    assert_eq!(asking.tasks[1].other_engines, eager.tasks[1].other_engines);
+}
+
+#[test]
+fn an_engine_that_was_refused_has_its_reason_and_the_rest_goes_on() {
+    let mut cluster = cluster().asking();
+    let refusal = Offer::None("refused: quality 61.00 %".to_owned());
+    cluster.world.agent.offers.insert("engine-a".to_owned(), refusal);
+    let status = finish(&mut cluster);
+    let reasons: Vec<_> = status.not_measured.iter().map(|entry| (&*entry.engine, &*entry.reason)).collect();
+    assert_eq!(reasons, [("engine-a", "it cannot be measured: refused: quality 61.00 %")]);
+    assert_eq!(status.choice.map(|choice| choice.engine).as_deref(), Some("engine-b"));
+}
+
+#[test]
+fn what_the_budget_does_not_allow_is_never_built() {
+    let mut cluster = cluster().asking();
+    cluster.world.spec.inputs.budget.measurements = 4;
+    let status = finish(&mut cluster);
+    assert_eq!(cluster.asked(), ["engine-a"]);
+    assert_eq!(status.phase, Some(ProfilePhase::Chosen));
+    let [entry] = status.not_measured.as_slice() else { panic!("{:?}", status.not_measured) };
+    let words = "not built: spec.profiling.budget.measurements 4 is used up: raise it to measure more";
+    assert_eq!((entry.engine.as_str(), entry.reason.as_str()), ("engine-b", words));
+}
+
+#[test]
+fn an_artifact_that_is_built_again_meanwhile_changes_no_measurement() {
+    let mut cluster = cluster().asking();
+    cluster.settle();
+    cluster.offer("engine-a");
+    cluster.settle();
+    cluster.world.agent.offers.insert("engine-a".to_owned(), Offer::Artifact("cc".repeat(32)));
+    cluster.settle();
+    assert_eq!(cluster.world.status.asked[0].manifest_digest, Some("aa".repeat(32)));
+    assert_eq!(cluster.tasks.len(), 1);
+}
+
+#[test]
+fn several_engines_are_measured_at_once_and_share_the_budget() {
+    let mut cluster = cluster();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.settle();
+    let engines: Vec<_> = cluster.tasks.iter().map(|task| task.engine.identity.clone()).collect();
+    assert_eq!(engines, ["engine-a", "engine-b"]);
+    let budgets = cluster.tasks.iter().map(|task| match &task.campaign {
+        Campaign::Explore { max_measurements, max_gpu_millis, .. } => (*max_measurements, *max_gpu_millis),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(budgets.collect::<Vec<_>>(), [(50, 14_400_000); 2]);
+    // The second ends first.
+    for job in cluster.named.clone().into_iter().rev() {
+        cluster.end_job(&job, ProfileEnd::Complete, 0);
+        cluster.settle();
+    }
+    let status = finish(&mut cluster);
+    assert_eq!(status.choice.map(|choice| choice.engine).as_deref(), Some("engine-b"));
+    assert_eq!(status.rows, 8);
+}
+
+/// Budgets of the Jobs so far: measurements and GPU milliseconds.
+fn budgets(cluster: &Cluster) -> Vec<(u32, u64)> {
+    let of = |task: &slipway_worker_contract::ProfileTask| match &task.campaign {
+        Campaign::Explore { max_measurements, max_gpu_millis, .. } => (*max_measurements, *max_gpu_millis),
+        other => panic!("{other:?}"),
+    };
+    cluster.tasks.iter().map(of).collect()
+}
+
+#[test]
+fn jobs_at_once_share_what_is_left_however_many_engines_were_never_asked_for() {
+    let mut cluster = cluster().asking();
+    cluster.world.agent.parallel_jobs = Some(2);
+    let more = ["engine-c", "engine-d", "engine-e", "engine-f"]
+        .map(|name| ProfiledEngine { name: name.to_owned(), ..cluster.world.spec.inputs.engines[1].clone() });
+    cluster.world.spec.inputs.engines.extend(more);
+    cluster.offer("engine-a");
+    cluster.settle();
+    assert_eq!(budgets(&cluster), [(50, 14_400_000)], "half of it, and not a sixth");
+    let next = cluster.asked()[1].to_owned();
+    cluster.offer(&next);
+    cluster.settle();
+    assert_eq!(budgets(&cluster), [(50, 14_400_000); 2]);
+    let first = cluster.named[0].clone();
+    cluster.end_job(&first, ProfileEnd::Complete, 0);
+    cluster.settle();
+    if let Some(third) = cluster.asked().get(2).map(|name| (*name).to_owned()) {
+        cluster.offer(&third);
+        cluster.settle();
+        assert_eq!(budgets(&cluster)[2].0, 46, "all that four rows and the promise to the second leave");
+    }
+}
+
+#[test]
+fn a_job_waits_while_all_that_is_left_is_promised_to_another() {
+    let mut cluster = cluster();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.world.spec.inputs.budget.measurements = 1;
+    cluster.settle();
+    assert_eq!(budgets(&cluster).iter().map(|budget| budget.0).collect::<Vec<_>>(), [1]);
+    assert!(cluster.told().1.ends_with("waiting for what other engines leave of the budget"), "{:?}", cluster.told());
+    let status = finish(&mut cluster);
+    assert_eq!((status.rows, cluster.tasks.len()), (1, 1));
+}
+
+#[test]
+fn a_campaign_that_its_agent_has_left_waits_for_no_engine() {
+    let mut cluster = cluster().asking();
+    cluster.settle();
+    cluster.world.created = Some(cluster.world.now - jiff::SignedDuration::from_mins(3));
+    cluster.world.agent.campaigns = Some(vec![cluster.world.name.clone()]);
+    cluster.settle();
+    assert_eq!(cluster.told().0, Some(ProfilePhase::Exploring), "it is the current one");
+    cluster.world.agent.campaigns = Some(vec!["facts-another".to_owned()]);
+    cluster.settle();
+    assert_eq!((cluster.told().0, cluster.tasks.len()), (Some(ProfilePhase::Failed), 0));
+    let reason = "not built: the AgentDeployment has another campaign since";
+    let reasons: Vec<_> = cluster.world.status.not_measured.iter().map(|entry| &*entry.reason).collect();
+    assert_eq!(reasons, [reason; 2]);
+}
+
+#[test]
+fn a_new_campaign_has_time_to_be_named_by_its_agent() {
+    let mut cluster = cluster().asking();
+    cluster.world.created = Some(cluster.world.now);
+    cluster.world.agent.campaigns = Some(vec!["facts-another".to_owned()]);
+    cluster.settle();
+    assert_eq!((cluster.told().0, cluster.asked()), (Some(ProfilePhase::Exploring), vec!["engine-a"]));
+}
+
+#[test]
+fn one_engine_after_the_other_is_measured_unless_more_are_allowed() {
+    let mut cluster = cluster();
+    cluster.settle();
+    assert_eq!(cluster.tasks.len(), 1);
+}
+
+/// Rows of an engine's configurations at both levels, as a speed and a latency have them.
+fn measured(engine: &str, points: &[(u64, u64)]) -> Vec<Measurement> {
+    let cells = ["instances-1", "instances-2"].into_iter().flat_map(|arm| [1, 4].map(|level| (arm, level)));
+    let rows: Vec<_> = cells.zip(points).map(|((arm, level), point)| row(arm, level, *point)).collect();
+    rows::found(Subject::explored(engine), &rows, &[]).into_status(ProfileStatus::default()).measurements
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn the_ledger_leads_to_the_same_decision_whoever_reads_it(
+        points in prop::collection::vec((1_000u64..20_000, 20_000u64..400_000), 0..4),
+    ) {
+        let cluster = cluster().asking();
+        let inputs = &cluster.world.spec.inputs;
+        let open: Vec<&ProfiledEngine> = inputs.engines.iter().skip(1).collect();
+        let status = ProfileStatus { measurements: measured("engine-a", &points), ..ProfileStatus::default() };
+        let decided = ledger::next(inputs, &status, &open);
+        let text = serde_json::to_string(&status).expect("a status is data");
+        let read: ProfileStatus = serde_json::from_str(&text).expect("a status");
+        prop_assert_eq!(&ledger::next(inputs, &read, &open), &decided);
+        match decided {
+            Next::Ask { engine, why } => prop_assert!(engine < open.len() && !why.is_empty()),
+            Next::Done { reasons } => prop_assert!(reasons.iter().all(|reason| !reason.is_empty())),
+        }
+    }
+
+    #[test]
+    fn a_campaign_that_asks_ends_with_rows_or_a_reason_for_every_engine(
+        refused in prop::collection::vec(any::<bool>(), 2),
+        broken in any::<bool>(),
+        parallel in 1i32..3,
+        measurements in 1i32..12,
+    ) {
+        let mut cluster = cluster().asking();
+        cluster.world.agent.parallel_jobs = Some(parallel);
+        cluster.world.spec.inputs.budget.measurements = measurements;
+        cluster.broken = if broken { vec!["engine-b"] } else { Vec::new() };
+        for (engine, refused) in ["engine-a", "engine-b"].into_iter().zip(refused) {
+            if refused {
+                cluster.world.agent.offers.insert(engine.to_owned(), Offer::None("refused".to_owned()));
+            }
+        }
+        let status = finish(&mut cluster);
+        prop_assert!(status::ended(&status).is_some(), "{:?}", status);
+        let asked: std::collections::BTreeSet<_> = status.asked.iter().map(|asked| &asked.engine).collect();
+        prop_assert_eq!(asked.len(), status.asked.len(), "none is asked for twice");
+        let explored = status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
+        prop_assert!(i32::try_from(explored.count()).expect("few") <= measurements);
+        for engine in ["engine-a", "engine-b"] {
+            let has_row = status.measurements.iter().any(|row| {
+                row.engine == engine && row.verdict != MeasurementVerdict::Failed
+            });
+            let has_reason = status.not_measured.iter().any(|entry| entry.engine == engine);
+            prop_assert!(has_row || has_reason || status.phase == Some(ProfilePhase::Failed), "{}", engine);
+        }
+    }
+}
