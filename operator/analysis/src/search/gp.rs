@@ -274,7 +274,7 @@ impl Fit {
                     value += scales.fault(runs.amplitudes);
                 }
                 if site.cell == sites[j].cell {
-                    value += scales.own(runs.amplitudes);
+                    value += scales.own();
                 }
                 if i == j {
                     // The jitter keeps repeated exact observations of one cell solvable.
@@ -301,8 +301,7 @@ impl Fit {
         let amplitudes = &process.amplitudes;
         let prior = |cell: &Cell| {
             let own = kernel.covariance(amplitudes, 1.0, *cell, *cell);
-            let variance =
-                shared(amplitudes, self.scales, own) + self.scales.own(amplitudes) + self.scales.fault(amplitudes);
+            let variance = shared(amplitudes, self.scales, own) + self.scales.own() + self.scales.fault(amplitudes);
             Normal { mean: 0.0, variance }
         };
         let mut normals: Vec<Normal> = cells.iter().map(prior).collect();
@@ -314,7 +313,7 @@ impl Fit {
                 Fault::ByValue(_) | Fault::Common => 0.0,
             };
             for (normal, (cell, base)) in normals.iter_mut().zip(cells.iter().zip(base)) {
-                let own = if site.cell == *cell { self.scales.own(amplitudes) } else { 0.0 };
+                let own = if site.cell == *cell { self.scales.own() } else { 0.0 };
                 let covariance = shared(amplitudes, self.scales, *base) + own + fault(cell);
                 normal.mean += covariance * self.dual[i];
                 solved.push(covariance);
@@ -336,9 +335,8 @@ impl Fit {
 
 impl Scales {
     /// Variance of what a cell has of its own.
-    fn own(self, amplitudes: &Amplitudes) -> f64 {
-        let own = self.nugget * amplitudes.own;
-        own * own
+    fn own(self) -> f64 {
+        self.nugget * self.nugget
     }
 
     /// Variance of the factor that a value of the fault's axis has of its own.

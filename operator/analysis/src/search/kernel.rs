@@ -37,8 +37,6 @@ pub(super) struct Amplitudes {
     pub arm_level: f64,
     /// What a given prior may be off for all arms that share a value of some axis; 0 where none is given.
     pub fault: f64,
-    /// Factor on what a cell deviates by itself: sampled figures differ more than counted ones.
-    pub own: f64,
 }
 
 /// Encoded coordinates of a space.

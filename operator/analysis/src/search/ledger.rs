@@ -61,6 +61,11 @@ impl<'a> Ledger<'a> {
         self.measurements.iter().any(|m| m.cell.arm == arm)
     }
 
+    /// The cell of each run.
+    pub(super) fn run_cells(&self) -> impl Iterator<Item = Cell> {
+        self.measurements.iter().map(|m| m.cell)
+    }
+
     /// The arm whose engine is warm: the last one run.
     pub(super) fn warm(&self) -> Option<usize> {
         self.measurements.last().map(|m| m.cell.arm)
@@ -103,29 +108,6 @@ impl<'a> Ledger<'a> {
         };
         let mut beyond = self.measurements.iter().filter(is_beyond).peekable();
         beyond.peek().is_some() && beyond.all(|m| self.misses(m))
-    }
-
-    /// How many runs some arms had at a level.
-    pub(super) fn runs_at(&self, is_of: impl Fn(usize) -> bool, level: usize) -> usize {
-        self.measurements.iter().filter(|m| m.cell.level == level && is_of(m.cell.arm)).count()
-    }
-
-    /// The lowest level at which some arms were run, if every run of them missed a limit or failed.
-    pub(super) fn lowest_of_only_misses(&self, is_of: impl Fn(usize) -> bool) -> Option<usize> {
-        let runs = || self.measurements.iter().filter(|m| is_of(m.cell.arm));
-        if runs().all(|m| self.misses(m)) { runs().map(|m| m.cell.level).min() } else { None }
-    }
-
-    /// The most that an arm's own full runs above a cell show of a metric in ln, with so many of their standard errors.
-    pub(super) fn most_above(&self, cell: Cell, metric: usize, errors: f64) -> Option<f64> {
-        let above = self.measurements.iter().filter(|m| m.cell.arm == cell.arm && m.cell.level > cell.level);
-        let most = above.filter_map(|m| match &m.outcome {
-            Outcome::Measured { values, log_sds } => {
-                Some(values[metric].max(f64::MIN_POSITIVE).ln() + errors * log_sds[metric])
-            }
-            Outcome::Aborted { .. } | Outcome::Failed => None,
-        });
-        most.reduce(f64::max)
     }
 
     /// The greatest factor by which a run missed a limit on a time that grows with load. Time to first token is left

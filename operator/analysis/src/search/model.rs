@@ -153,20 +153,8 @@ fn tightest(space: &Space, metric: usize) -> f64 {
 }
 
 /// What a unit adds to throughput: mostly a factor per arm, such as its price.
-const UNIT: Amplitudes = Amplitudes {
-    offset: 3.0,
-    arm: 0.3,
-    slope: 0.05,
-    arm_slope: 0.05,
-    level: 0.1,
-    arm_level: 0.1,
-    fault: 0.0,
-    own: 1.0,
-};
-
-/// Utilization and power are sampled a few times in a run: runs of like cells differ by up to a third. Tuned on
-/// resnet50's utilization.
-const SAMPLED: f64 = 2.5;
+const UNIT: Amplitudes =
+    Amplitudes { offset: 3.0, arm: 0.3, slope: 0.05, arm_slope: 0.05, level: 0.1, arm_level: 0.1, fault: 0.0 };
 
 /// Prior standard deviations in natural logarithms, set on the tuning tables and rounded.
 fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
@@ -178,7 +166,6 @@ fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
         level,
         arm_level,
         fault: 0.0,
-        own: if kind.is_sampled() { SAMPLED } else { 1.0 },
     };
     of(match kind {
         MetricKind::Throughput => [3.0, 0.35, 0.2, 0.2, 0.25, 0.25],

@@ -32,13 +32,6 @@ pub(super) struct Score {
     pub sampled: f64,
 }
 
-impl Score {
-    /// Chance that it is feasible and better than another ln objective by a gain, as far as that is uncertain.
-    pub(super) fn beats(&self, incumbent: f64, gain: f64) -> f64 {
-        self.feasible * normal_cdf(self.objective - incumbent - gain, self.spread)
-    }
-}
-
 /// Scores cells of a space against the incumbent. What is the same for every cell is worked out once.
 #[derive(Debug)]
 pub(super) struct Scorer {

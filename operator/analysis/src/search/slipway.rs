@@ -38,8 +38,6 @@ pub struct Settings {
     pub seed: u64,
     /// Stop when no run promises this expected gain in ln objective.
     pub stop_gain: f64,
-    /// Chance up to which a better cell may be left that only limits on sampled figures rule out.
-    pub missed_below: f64,
     /// Say infeasible when no untried cell is feasible with this chance.
     pub infeasible_below: f64,
     /// Weight of cost in the choice: 0 ignores it, 1 maximises gain per GPU-second.
@@ -59,7 +57,6 @@ impl Default for Settings {
         Self {
             seed: 0,
             stop_gain: 0.01,
-            missed_below: 0.05,
             infeasible_below: 0.01,
             cost_exponent: 0.7,
             candidate_confidence: 0.9,

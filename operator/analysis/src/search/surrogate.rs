@@ -173,15 +173,7 @@ fn failure(model: &Model, measurements: &[Measurement]) -> Option<Process> {
         return None;
     }
     let site = |m: &Measurement| Site { cell: m.cell, residual: if failed(m) { 1.0 } else { 0.0 }, noise: 0.01 };
-    let amplitudes = Amplitudes {
-        offset: 0.02,
-        arm: 0.2,
-        slope: 0.05,
-        arm_slope: 0.05,
-        level: 0.2,
-        arm_level: 0.3,
-        fault: 0.0,
-        own: 1.0,
-    };
+    let amplitudes =
+        Amplitudes { offset: 0.02, arm: 0.2, slope: 0.05, arm_slope: 0.05, level: 0.2, arm_level: 0.3, fault: 0.0 };
     Some(Process::fit(&model.kernel, amplitudes, measurements.iter().map(site).collect()))
 }

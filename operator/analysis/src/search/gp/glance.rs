@@ -139,13 +139,13 @@ impl Level {
             let near = scales.arm * scales.arm * whole.arm;
             mean += far * dual;
             let own = kernel.covariance(amplitudes, 1.0, site.cell, site.cell);
-            let sd = (shared(amplitudes, scales, own) + scales.own(amplitudes) + fault + site.noise + JITTER).sqrt();
+            let sd = (shared(amplitudes, scales, own) + scales.own() + fault + site.noise + JITTER).sqrt();
             let (told, lane) = (&mut runs[position / LANES], position % LANES);
             told.slope[lane] = near * dual;
             (told.far[lane], told.near[lane]) = (far / sd, near / sd);
             (told.fault_mean[lane], told.fault[lane]) = (fault * dual, fault / sd);
         }
-        Self { mean, variance: shared(amplitudes, scales, itself) + scales.own(amplitudes) + fault, runs }
+        Self { mean, variance: shared(amplitudes, scales, itself) + scales.own() + fault, runs }
     }
 
     fn at(&self, alike: &Runs) -> Normal {
@@ -193,16 +193,8 @@ mod tests {
     use crate::search::kernel::Amplitudes;
     use crate::search::tests::two_axes;
 
-    const AMPLITUDES: Amplitudes = Amplitudes {
-        offset: 3.0,
-        arm: 0.35,
-        slope: 0.2,
-        arm_slope: 0.2,
-        level: 0.25,
-        arm_level: 0.25,
-        fault: 0.0,
-        own: 1.0,
-    };
+    const AMPLITUDES: Amplitudes =
+        Amplitudes { offset: 3.0, arm: 0.35, slope: 0.2, arm_slope: 0.2, level: 0.25, arm_level: 0.25, fault: 0.0 };
 
     proptest! {
         #[test]

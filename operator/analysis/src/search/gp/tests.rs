@@ -3,16 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::search::tests::two_axes;
 
-const AMPLITUDES: Amplitudes = Amplitudes {
-    offset: 1.0,
-    arm: 0.6,
-    slope: 0.2,
-    arm_slope: 0.2,
-    level: 0.25,
-    arm_level: 0.25,
-    fault: 0.6,
-    own: 1.0,
-};
+const AMPLITUDES: Amplitudes =
+    Amplitudes { offset: 1.0, arm: 0.6, slope: 0.2, arm_slope: 0.2, level: 0.25, arm_level: 0.25, fault: 0.6 };
 /// Positions of the axes of [`two_axes`].
 const INSTANCES: usize = 0;
 const POLICY: usize = 1;

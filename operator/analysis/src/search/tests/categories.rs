@@ -1,4 +1,4 @@
-//! No category is left before it was walked down or excluded, and the ledger alone leads to every decision.
+//! No category is left before it was measured or excluded, and the ledger alone leads to every decision.
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn limited(metric: usize, bound: Bound) -> Space {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn a_policy_is_left_only_when_it_meets_the_limit_was_walked_down_or_has_nothing_better(
+    fn a_policy_is_left_only_when_it_meets_the_limit_or_has_nothing_better_at_lower_levels(
         factors in factors(),
         limit in 40.0f64..400.0,
     ) {
@@ -91,7 +91,22 @@ fn a_limit_on_a_sampled_figure_is_met_from_either_side_by_nearly_the_best(#[case
     assert!(measurements.len() < 72, "it is no brute force");
 }
 
-/// Runs of a search before limits on sampled figures and the walk down were known to it.
+/// Utilization that one policy alone brings to the limit, which the level with the most throughput does not show.
+#[test]
+fn nothing_is_called_infeasible_while_a_value_has_no_run_at_a_level() {
+    let mut space = limited(2, Bound::AtLeast(80.0));
+    space.metrics.push(Metric { name: "util".into(), kind: MetricKind::Utilization, prior: Vec::new() });
+    let values = |cell: Cell| {
+        let is_busy = cell.arm % 3 == 1 && cell.level == 1;
+        [truth(&two_axes(), cell), vec![if is_busy { 85.0 } else { 20.0 + cell.level as f64 }]].concat()
+    };
+    let (measurements, conclusion, _) = run_on(&Slipway::new(space.clone(), Settings::default()), values);
+    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
+    assert!(space.meets(&values(cell)), "{cell:?}");
+    assert!(measurements.len() < 48, "{} runs", measurements.len());
+}
+
+/// Runs of a search before limits on sampled figures were known to it.
 #[rstest]
 #[case::of_nine(9.0, &[(11, 3), (11, 5), (11, 2), (11, 1), (9, 2), (9, 3), (10, 3), (10, 3)])]
 #[case::of_fourteen(14.0, &[
