@@ -30,7 +30,7 @@ use serde_json::json;
 
 use api::{
     fault::Site,
-    kinds::{ENGINES, JOBS},
+    kinds::{ENGINES, JOBS, PROFILES},
     store::Key,
 };
 use bugs::Bug;
@@ -106,6 +106,16 @@ async fn two_agents_share_an_engine_that_stays_until_nobody_names_it() {
     let told = told(stories::shared()).await;
     let engines = |played: &Played| played.end.objects.keys().filter(|key| key.kind == ENGINES).count();
     assert_eq!(told.iter().map(engines).collect::<Vec<_>>(), [1, 1, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_campaign_asks_for_its_second_engine_and_what_it_chose_is_served() {
+    let told = told(stories::asking()).await;
+    let engines = |played: &Played| played.end.objects.keys().filter(|key| key.kind == ENGINES).count();
+    assert_eq!(told.iter().map(engines).collect::<Vec<_>>(), [1, 2, 2, 0]);
+    let (_, profile) = told[1].after.store.of_kind(PROFILES).next().expect("a campaign was made");
+    let status = &profile["status"];
+    assert_eq!((&status["phase"], status["asked"].as_array().map(Vec::len)), (&json!("Chosen"), Some(2)), "{status:#}");
 }
 
 #[tokio::test]
@@ -197,6 +207,7 @@ async fn assert_unharmed(story: Story, least_plans: usize) {
 #[case::of_the_last_sweep(stories::leftovers(), 100)]
 #[case::beside_a_quota(stories::quota(), 500)]
 #[case::of_two_agents_that_share(stories::shared(), 500)]
+#[case::of_a_campaign_that_asks(stories::asking(), 300)]
 #[case::of_another_release(stories::releases(), 500)]
 #[case::beside_a_later_version(stories::tomorrow(), 500)]
 #[tokio::test]

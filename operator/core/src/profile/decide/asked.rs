@@ -14,7 +14,6 @@ use slipway_crds::{
 use super::{
     adopt,
     engine::{self, EngineStep},
-    explore,
     ledger::{self, Next},
 };
 use crate::{
@@ -59,7 +58,7 @@ pub(super) fn explore(
                 EngineStep::Ended => {}
                 EngineStep::CampaignFailed(state) => return Some(state),
             }
-            if explore::creates_a_job(parts) {
+            if engine::creates_a_job(parts) {
                 return None;
             }
         }

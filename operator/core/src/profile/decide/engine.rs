@@ -11,7 +11,7 @@ use slipway_worker_contract::ProfileEnd;
 
 use super::job::{self, Affordable, JobStep};
 use crate::{
-    plan::Note,
+    plan::{Child, Note},
     profile::{
         build::{budget::Budget, shares},
         parts::{Found, Parts, Planned},
@@ -107,4 +107,9 @@ pub fn without_rows(engine: &ProfiledEngine, words: &str) -> Found {
 
 fn ended(engine: &ProfiledEngine, reason: &str) -> MeasuredEngine {
     MeasuredEngine { engine: engine.name.clone(), end: cut(reason, 512) }
+}
+
+/// Whether a Job is about to be created. The next one waits until this one is seen: its share depends on it.
+pub(super) fn creates_a_job(parts: &Parts) -> bool {
+    parts.children.iter().any(|child| matches!(child, Child::Job(_)))
 }

@@ -7,10 +7,10 @@ use slipway_crds::v1alpha1::{
 
 use super::{
     asked,
-    engine::{self, EngineStep, failed},
+    engine::{self, EngineStep, creates_a_job, failed},
 };
 use crate::{
-    plan::{AT_ONCE, Child},
+    plan::AT_ONCE,
     profile::{
         parts::{Parts, Planned},
         status::CampaignState,
@@ -48,11 +48,6 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
         }
         nothing_usable(&parts.found.seen_from(before)).map(|words| parts.join(failed(words)))
     })
-}
-
-/// Whether a Job is about to be created. The next one waits until this one is seen: its share depends on it.
-pub(super) fn creates_a_job(parts: &Parts) -> bool {
-    parts.children.iter().any(|child| matches!(child, Child::Job(_)))
 }
 
 /// What several engines do, as one state: the first one's, with the words of all.

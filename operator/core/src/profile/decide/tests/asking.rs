@@ -2,8 +2,15 @@
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_crds::v1alpha1::profile::{
-    Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase, ProfiledEngine,
+use slipway_crds::{
+    labels::GPU_PRODUCT,
+    v1alpha1::{
+        agent_deployment::{KvCachePrecision, Precision},
+        profile::{
+            EngineAxes, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs, ProfilePhase,
+            ProfiledEngine,
+        },
+    },
 };
 use slipway_worker_contract::{Campaign, ProfileEnd};
 
@@ -192,6 +199,66 @@ fn one_engine_after_the_other_is_measured_unless_more_are_allowed() {
     let mut cluster = cluster();
     cluster.settle();
     assert_eq!(cluster.tasks.len(), 1);
+}
+
+/// Engines of TensorRT-LLM on a GPU whose memory is slow: FP16 and FP8, each with two limits of its batches.
+fn split() -> ProfileInputs {
+    let mut inputs = cluster().asking().world.spec.inputs;
+    inputs.placement.node_selector.insert(GPU_PRODUCT.to_owned(), "NVIDIA-L4".to_owned());
+    inputs.configurations.truncate(1);
+    let first = inputs.engines[0].clone();
+    let engine = |(name, precision, max_batch_size): (&str, Precision, i32)| ProfiledEngine {
+        name: name.to_owned(),
+        axes: Some(EngineAxes {
+            precision,
+            kv_cache_precision: Some(KvCachePrecision::Auto),
+            tensor_parallel: Some(1),
+            pipeline_parallel: Some(1),
+            max_batch_size: Some(max_batch_size),
+            max_num_tokens: Some(8192),
+            variant: String::new(),
+        }),
+        ..first.clone()
+    };
+    let (of_8, of_16) = (Precision::FP8, Precision::FP16);
+    let engines = [("fp16-8", of_16, 8), ("fp8-8", of_8, 8), ("fp8-16", of_8, 16), ("fp16-16", of_16, 16)];
+    inputs.engines = engines.map(engine).to_vec();
+    inputs
+}
+
+/// What the search says after some of these engines: the one that is asked for, or the reasons for none.
+fn after(measured: &[(&str, [(u64, u64); 2])]) -> (Vec<String>, Next) {
+    let inputs = split();
+    let status = measured.iter().fold(ProfileStatus::default(), |status, (engine, points)| {
+        let of = inputs.levels.iter().zip(points);
+        let rows: Vec<_> = of.map(|(level, point)| row("instances-1", level.unsigned_abs(), *point)).collect();
+        rows::found(Subject::explored(engine), &rows, &[]).into_status(status)
+    });
+    let is_open = |engine: &&ProfiledEngine| measured.iter().all(|(name, _)| *name != engine.name);
+    let open: Vec<&ProfiledEngine> = inputs.engines.iter().filter(is_open).collect();
+    (open.iter().map(|engine| engine.name.clone()).collect(), ledger::next(&inputs, &status, &open))
+}
+
+const FP16: [(u64, u64); 2] = [(11_500, 170_000), (36_000, 215_000)];
+const FP8: [(u64, u64); 2] = [(22_000, 91_000), (69_000, 116_000)];
+
+#[test]
+fn after_an_fp16_the_search_asks_for_an_engine_that_reads_half_as_much() {
+    let (open, next) = after(&[("fp16-8", FP16)]);
+    let Next::Ask { engine, why } = next else { panic!("{next:?}") };
+    assert!(open[engine].starts_with("fp8-"), "{} because {why}", open[engine]);
+}
+
+#[test]
+fn a_measured_fp8_excludes_a_worse_engine_by_a_bound_that_is_stated() {
+    let (open, next) = after(&[("fp16-8", FP16), ("fp8-8", FP8), ("fp8-16", FP8)]);
+    assert_eq!(open, ["fp16-16"]);
+    let Next::Done { reasons } = next else { panic!("{next:?}") };
+    let [reason] = reasons.as_slice() else { panic!("{reasons:?}") };
+    let (end, bound) = reason.split_once("; of it a gain of ").expect("the bound is stated");
+    assert_eq!(end, "no further run promises a gain of 1.0 %");
+    let gain: f64 = bound.split_once(" % at most").expect("a share").0.parse().expect("a number");
+    assert!(gain < 1.0, "{reason}");
 }
 
 /// Rows of an engine's configurations at both levels, as a speed and a latency have them.
