@@ -203,5 +203,5 @@ pub fn models() -> Story {
 /// All of them.
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
-    short.into_iter().chain([retention(), canary(), models()]).collect()
+    short.into_iter().chain([retention(), canary(), models(), asking()]).collect()
 }
