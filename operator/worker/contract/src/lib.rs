@@ -38,6 +38,7 @@ pub use crate::{
     row::{
         Gpu, Judged, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow,
         NotMeasured, Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured, has_too_many_errors,
+        unknown_figure,
     },
     sweep::{SweepResult, SweepTask},
     task::{

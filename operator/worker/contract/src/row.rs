@@ -135,6 +135,16 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// The same without the figures that nobody limits.
+    pub fn limited_by(self, limits: &[GpuLimit]) -> Self {
+        let is_limited = |figure| limits.iter().any(|limit| limit.figure == figure);
+        Self {
+            memory_mib: self.memory_mib.filter(|_| is_limited(GpuFigure::Memory)),
+            utilization_percent: self.utilization_percent.filter(|_| is_limited(GpuFigure::Utilization)),
+            power_watts: self.power_watts.filter(|_| is_limited(GpuFigure::Power)),
+        }
+    }
+
     /// A figure of it, if it is known.
     pub fn figure(&self, figure: GpuFigure) -> Option<u32> {
         match figure {
@@ -143,6 +153,26 @@ impl Gpu {
             GpuFigure::Memory => self.memory_mib,
         }
     }
+}
+
+/// Measured milliseconds from which a row without a figure says that Triton does not have it. Triton has new ones every
+/// two seconds.
+const LEAST_SAMPLED_MILLIS: u64 = 5_000;
+
+/// The words for a limited figure that Triton does not have: no further row can be judged by the limit. Two rows were
+/// long enough to have it, and no row has.
+pub fn unknown_figure<'a>(rows: impl Iterator<Item = &'a Row>, limits: &[GpuLimit]) -> Option<String> {
+    let is_measured = |row: &&Row| row.verdict != MeasurementVerdict::Failed;
+    let rows: Vec<&Row> = rows.filter(is_measured).collect();
+    let lacks = |row: &Row, figure| row.gpu.and_then(|gpu| gpu.figure(figure)).is_none();
+    let long = rows.iter().filter(|row| row.millis >= LEAST_SAMPLED_MILLIS).count();
+    let unknown = limits.iter().find(|limit| rows.iter().all(|row| lacks(row, limit.figure)))?;
+    (long > 1).then(|| {
+        let figure = unknown.figure;
+        format!(
+            "{figure} is limited, and Triton's metrics do not have it: remove the limit, or use GPUs that report it"
+        )
+    })
 }
 
 /// What a row was judged by.
@@ -173,7 +203,8 @@ impl Row {
         let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
         let is_slow = |objective: &LatencyObjective| {
             let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
-            self.latencies.iter().find(of).is_some_and(|l| l.lower_micros > objective.max_microseconds)
+            // A row may have had no room for it.
+            self.latencies.iter().find(of).is_none_or(|l| l.lower_micros > objective.max_microseconds)
         };
         sides().any(|side| is_below(&side))
             && sides().all(|side| is_below(&side))

@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use slipway_worker_contract::{FailureClass, Gpu, ModelAnalyzerRow};
 use tokio::{process::Command, sync::watch};
 
-use super::shim::{GROUP_FILE, LevelTask, ORDER_ENV, OUTCOME_FILE, Outcome};
+use super::{
+    gpu_samples::{self, Means},
+    shim::{GROUP_FILE, LevelTask, ORDER_ENV, OUTCOME_FILE, Outcome},
+};
 use crate::failure::Classify;
 
 /// Beyond the level's own time: start of Model Analyzer, warm-up, one slow chunk, reports.
@@ -311,28 +314,30 @@ impl Weighted {
 }
 
 impl OverChunks {
-    /// Adds a chunk of some length by its CSV (`uuid:value;` per device).
+    /// Adds a chunk of some length by its CSV (`uuid:value;` per device), with 0 where Triton could not read a figure.
     fn add(&mut self, text: &str, length: f64) {
-        let values = |name: &str| gpu_column(text, name);
-        if let Some(memory) = values("Max GPU Memory Usage") {
-            self.memory = memory.into_iter().chain(self.memory).reduce(f64::max);
-        }
-        if let Some(utilization) = values("Avg GPU Utilization") {
+        let known = |name: &str| {
+            let values: Vec<f64> = gpu_column(text, name)?.into_iter().filter_map(gpu_samples::known).collect();
+            (!values.is_empty()).then_some(values)
+        };
+        let (memory, power) = (known("Max GPU Memory Usage"), known("Avg GPU Power Usage"));
+        let is_read = memory.is_some() || power.is_some();
+        let is_sample = |values: &Vec<f64>| is_read || values.iter().any(|value| *value > 0.0);
+        if let Some(utilization) = gpu_column(text, "Avg GPU Utilization").filter(is_sample) {
             self.utilization.add(&utilization, length);
         }
-        if let Some(power) = values("Avg GPU Power Usage") {
+        if let Some(power) = power {
             self.power.add(&power, length);
         }
+        self.memory = memory.into_iter().flatten().chain(self.memory).reduce(f64::max);
     }
 
     fn gpu(&self) -> Option<Gpu> {
-        let gpu = Gpu {
-            memory_mib: self.memory.map(|bytes| (bytes / f64::from(1 << 20)).round() as u32),
-            // Triton reports a share between 0 and 1.
-            utilization_percent: self.utilization.mean().map(|share| (share * 100.0).round() as u8),
-            power_watts: self.power.mean().map(|watts| watts.round() as u32),
-        };
-        (gpu != Gpu::default()).then_some(gpu)
+        gpu_samples::of_means(Means {
+            memory_bytes: self.memory,
+            utilization: self.utilization.mean(),
+            power: self.power.mean(),
+        })
     }
 }
 
@@ -394,5 +399,20 @@ mod tests {
         let busy = "Avg GPU Utilization,Max GPU Memory Usage\nGPU-a:0.9;,GPU-a:1048576;\n";
         let expected = Gpu { memory_mib: Some(2), utilization_percent: Some(70), power_watts: None };
         assert_eq!(over(&[(idle, 1.0), (busy, 3.0)]), Some(expected));
+    }
+
+    #[test]
+    fn what_triton_could_not_read_is_not_zero() {
+        let of = |utilization: &str, power: &str, memory: &str| {
+            let text = "Avg GPU Utilization,Avg GPU Power Usage,Max GPU Memory Usage\nGPU-a:U;,GPU-a:P;,GPU-a:M;\n";
+            text.replace(":U", &format!(":{utilization}"))
+                .replace(":P", &format!(":{power}"))
+                .replace(":M", &format!(":{memory}"))
+        };
+        let (nothing, slice, whole) = (of("0", "0", "0"), of("0", "0", "2097152"), of("0.4", "300", "2097152"));
+        assert_eq!(over(&[(&nothing, 1.0)]), None);
+        assert_eq!(over(&[(&slice, 1.0)]), Some(Gpu { memory_mib: Some(2), ..Gpu::default() }));
+        let expected = Gpu { memory_mib: Some(2), utilization_percent: Some(40), power_watts: Some(300) };
+        assert_eq!(over(&[(&whole, 1.0), (&nothing, 1.0)]), Some(expected));
     }
 }

@@ -66,16 +66,19 @@ pub fn row(records: &Records, rules: &Rules) -> Row {
 }
 
 /// Computes the row as it is reported: it names its records and has the size that a row may have. What nobody asked for
-/// is left out first, then the percentiles of the last objectives; they stay in the records.
+/// is left out first, then the percentiles of the last objectives. They stay in the records. Where a figure of a GPU
+/// has a limit, the others go before all.
 ///
 /// # Errors
 /// [`RowTooLarge`] if not even a row without percentiles fits.
 pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Result<Row, RowTooLarge> {
     let mut row = Row { records: digest, ..row(records, rules) };
+    let limited = row.gpu.map(|gpu| gpu.limited_by(&rules.gpu_limits)).filter(|_| !rules.gpu_limits.is_empty());
     loop {
         let bare = Row { reason: String::new(), ..row.clone() };
         match bare.fitted() {
             Ok(_) => return row.fitted(),
+            Err(_) if limited.is_some() && row.gpu != limited => row.gpu = limited,
             Err(error) => {
                 let asked = |l: &Latency| {
                     rules.objectives.iter().position(|o| (o.metric, o.percentile) == (l.metric, l.percentile))
@@ -165,7 +168,7 @@ fn gpu_verdict(gpu: Option<&Gpu>, limits: &[GpuLimit]) -> Option<(MeasurementVer
     let missed = limits.iter().find_map(|limit| limit.miss(figure(limit)?));
     let unknown = || {
         let limit = limits.iter().find(|limit| figure(limit).is_none())?;
-        let text = format!("{} is not known: Triton's metrics have it of no GPU", limit.figure);
+        let text = format!("{} is not known: Triton's metrics did not have it during this level", limit.figure);
         Some((MeasurementVerdict::Unbounded, text))
     };
     missed.map(|text| (MeasurementVerdict::Infeasible, text)).or_else(unknown)
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(judged(Some(41), Some(60), None), (MeasurementVerdict::Infeasible, low, true));
         let high = "GPU utilization is too high: 95 % of at most 90 %".to_owned();
         assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, false));
-        let unknown = "GPU utilization is not known: Triton's metrics have it of no GPU".to_owned();
+        let unknown = "GPU utilization is not known: Triton's metrics did not have it during this level".to_owned();
         assert_eq!(judged(None, Some(60), None), (MeasurementVerdict::Unbounded, unknown, false));
     }
 
@@ -347,6 +350,36 @@ mod tests {
         let row = row(&Records { circumstances, ..records(420) }, &rules);
         assert_eq!(row.reason, "fast is missed: 10.0 % of 420 are above its limit");
         assert!(!misses_only_a_minimum(&row, &rules), "more in flight makes it slower still");
+    }
+
+    #[test]
+    fn a_row_has_room_for_what_is_limited_before_what_is_not() {
+        let objectives = [Percentile::P90, Percentile::P95, Percentile::P99].map(|p| objective(p, 9_000_000));
+        let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(60), power_watts: Some(200) };
+        let circumstances = Circumstances { gpu: Some(gpu), ended: "x".repeat(300), ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&objectives) };
+        let metric = LatencyMetric::AgentRunLatency;
+        let objectives: Vec<_> = [metric, LatencyMetric::TimeToFirstToken]
+            .iter()
+            .flat_map(|metric| objectives.clone().map(|o| LatencyObjective { metric: *metric, ..o }))
+            .collect();
+        let rules = Rules { objectives: objectives.clone(), ..rules };
+        let of_runs = Records { circumstances, ..runs() };
+        let row = reported(&of_runs, Some(Digest::from_bytes(&[7; 32])), &rules).unwrap();
+        assert_eq!(row.gpu, Some(Gpu { power_watts: Some(200), ..Gpu::default() }));
+        let without = Row { gpu: Some(gpu), latencies: row.latencies.clone(), reason: String::new(), ..row.clone() };
+        assert!(without.fitted().is_err(), "the figures without a limit would take the place of an objective");
+    }
+
+    #[test]
+    fn a_level_whose_objective_had_no_room_in_its_row_does_not_go_on_for_the_sake_of_its_gpu() {
+        let gpu = Some(Gpu { utilization_percent: Some(10), ..Gpu::default() });
+        let circumstances = Circumstances { gpu, ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
+        let row = Row { latencies: Vec::new(), ..row(&Records { circumstances, ..records(420) }, &rules) };
+        assert!(!misses_only_a_minimum(&row, &rules));
     }
 
     #[test]

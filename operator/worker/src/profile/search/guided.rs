@@ -10,7 +10,7 @@ use slipway_analysis::{
 };
 use slipway_worker_contract::{
     Arm, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor,
-    OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
+    OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
 };
 
 use super::{
@@ -111,7 +111,7 @@ impl Guided {
 
 impl Search for Guided {
     fn next(&self, rows: &[Row]) -> Next {
-        if let Some(ended) = self.plan.used(rows) {
+        if let Some(ended) = self.plan.ended(rows, &self.rules) {
             return Next::Done(ended);
         }
         let level = |cell: analysis::Cell| View::levels(self).get(cell.level).copied();
@@ -123,6 +123,9 @@ impl Search for Guided {
     }
 
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
+        if let Some(unknown) = unknown_figure(rows.iter(), &self.rules.gpu_limits) {
+            return reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, &unknown));
+        }
         let over = match end {
             ProfileEnd::Complete => self.step(rows).err(),
             ProfileEnd::BudgetUsed | ProfileEnd::Interrupted => None,

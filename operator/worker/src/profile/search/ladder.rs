@@ -1,6 +1,6 @@
 //! The walk through a small space. Pure.
 
-use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row};
+use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row, unknown_figure};
 
 use super::{Ended, Next, Plan, Search, ToBeat, reasons};
 use crate::profile::judge::{self, Rules};
@@ -34,7 +34,7 @@ impl Ladder {
 
 impl Search for Ladder {
     fn next(&self, rows: &[Row]) -> Next {
-        if let Some(ended) = self.plan.used(rows) {
+        if let Some(ended) = self.plan.ended(rows, &self.rules) {
             return Next::Done(ended);
         }
         // The lowest levels of all arms first: they tell most about each arm, should the budget end.
@@ -45,7 +45,9 @@ impl Search for Ladder {
         }
     }
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
-        reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, "the search ended before it"))
+        let unknown = unknown_figure(rows.iter(), &self.rules.gpu_limits);
+        let complete = unknown.as_deref().unwrap_or("the search ended before it");
+        reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, complete))
     }
 
     fn to_beat(&self, _rows: &[Row]) -> Option<ToBeat> {

@@ -358,3 +358,28 @@ proptest! {
         prop_assert_eq!(asked, next(rows.get(cut)));
     }
 }
+
+#[test]
+fn a_walk_ends_where_triton_does_not_have_a_limited_figure() {
+    let limit = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
+    let rules = Rules { gpu_limits: vec![limit], ..Rules::default() };
+    let ladder = Ladder::new(Plan::new(&arms(&["a", "b"]), &[1, 2, 4], 20, 0), rules);
+    let long = |arm, level| Row { millis: 9_000, ..row(arm, level, MeasurementVerdict::Unbounded) };
+    let first = long("a", 1);
+    assert_eq!(ladder.next(std::slice::from_ref(&first)), Next::Measure { arm: 1, level: 1 });
+    let short = Row { millis: 900, ..long("b", 1) };
+    assert_eq!(
+        ladder.next(&[first.clone(), short]),
+        Next::Measure { arm: 0, level: 2 },
+        "it was too short for a sample"
+    );
+    let both = [first.clone(), long("b", 1)];
+    let words =
+        "GPU power is limited, and Triton's metrics do not have it: remove the limit, or use GPUs that report it";
+    assert_eq!(ladder.next(&both), Next::Done(Ended::complete(words)));
+    let skipped = ladder.not_measured(&both, ProfileEnd::Complete);
+    assert!(skipped.iter().all(|entry| entry.reason == words) && skipped.len() == 2, "{skipped:?}");
+    let gpu = Some(Gpu { power_watts: Some(250), ..Gpu::default() });
+    let known = [first, Row { gpu, ..long("b", 1) }];
+    assert_eq!(ladder.next(&known), Next::Measure { arm: 0, level: 2 });
+}
