@@ -108,6 +108,11 @@ pub struct ProfileInputs {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3))]
     pub gpu: Vec<WrittenGpuLimit>,
+    /// Hash of the quality gate and its samples, which decide what may be measured. Absent where all engines are built
+    /// and judged beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub quality: Option<String>,
     /// Price by which costs are compared, as it was when the campaign began. Absent if the choice does not depend on
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -349,7 +354,7 @@ pub struct Measurement {
     /// Number of tokens that the model wrote in the runs that succeeded. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<i64>,
-    /// What the GPUs did meanwhile. Absent where Triton said nothing of them.
+    /// What the GPUs did meanwhile. Absent where Triton did not say it, or was not asked: runs have it with `slo.gpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<MeasuredGpu>,
     /// What serving at this throughput costs, by `price`. Absent without a price.

@@ -187,8 +187,11 @@ fn undecided(
     } else {
         "no measurement could be judged by the objectives: see the rows' reasons".to_owned()
     };
+    let unknown = found.and_then(|m| gpu_limits(inputs, purpose).into_iter().find(|l| figure(m, l.figure).is_none()));
+    let binding = unknown.map(|limit| limit.figure.limit_name().to_owned());
+    let first_objective = || objectives.first().map_or_else(|| ERROR_RATE.to_owned(), |o| o.name.clone());
     Infeasible {
-        binding_objective: objectives.first().map_or_else(|| ERROR_RATE.to_owned(), |o| o.name.clone()),
+        binding_objective: binding.unwrap_or_else(first_objective),
         nearest: first.and_then(|index| i32::try_from(index).ok()),
         what_it_would_take: cut(&what, 512),
     }

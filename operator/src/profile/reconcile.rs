@@ -60,7 +60,8 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
     };
     let agent = match status::ended(&status) {
         Some(_) => None,
-        None => reader.get::<AgentDeployment>(namespace, &object.spec.agent_deployment).await?,
+        // Rows are polled whatever the AgentDeployment is.
+        None => reader.get_readable::<AgentDeployment>(namespace, &object.spec.agent_deployment).await?,
     };
     let agent = AgentView::of(agent.as_ref());
     // Nobody waits for what is measured after the end of a campaign.

@@ -26,7 +26,7 @@ pub struct Found {
     pub measurements: Vec<Measurement>,
     /// What was not measured, and why. Entries that are already known are left out.
     pub not_measured: Vec<NotMeasured>,
-    /// Engines that the search asks for. A known one gets its artifact, and keeps it.
+    /// Engines that the search asks for. A known one gets its artifact.
     pub asked: Vec<AskedEngine>,
     /// Engines whose measurements have ended.
     pub engines: Vec<MeasuredEngine>,
@@ -103,7 +103,7 @@ fn with_not_measured(mut known: Vec<NotMeasured>, entry: NotMeasured) -> Vec<Not
 
 fn with_asked(mut known: Vec<AskedEngine>, asked: AskedEngine) -> Vec<AskedEngine> {
     match known.iter_mut().find(|known| known.engine == asked.engine) {
-        Some(known) => known.manifest_digest = known.manifest_digest.take().or(asked.manifest_digest),
+        Some(known) => known.manifest_digest = asked.manifest_digest.or(known.manifest_digest.take()),
         None => known.push(asked),
     }
     known

@@ -105,7 +105,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         per_kilosecond: long(row.per_kilosecond),
         latencies: row.latencies.iter().take(16).map(measured_latency).collect(),
         output_tokens: row.output_tokens.map(long),
-        gpu: row.gpu.as_ref().map(measured_gpu),
+        gpu: row.gpu.as_ref().and_then(measured_gpu),
         cost: None,
         gpu_milliseconds: long(row.gpu_millis),
         records: row.records.as_ref().map(ToString::to_string),
@@ -161,13 +161,17 @@ pub fn row(measurement: &Measurement) -> Row {
     }
 }
 
-fn measured_gpu(gpu: &Gpu) -> MeasuredGpu {
+/// A zero is what workers of earlier versions had in place of a figure that is not known.
+fn measured_gpu(gpu: &Gpu) -> Option<MeasuredGpu> {
     let Gpu { memory_mib, utilization_percent, power_watts } = *gpu;
-    MeasuredGpu {
-        utilization_percent: utilization_percent.map(i32::from),
-        power_watts: power_watts.map(signed),
-        memory_mebibytes: memory_mib.map(signed),
-    }
+    let measured = MeasuredGpu {
+        utilization_percent: utilization_percent.map(i32::from).filter(|percent| *percent > 0),
+        power_watts: power_watts.map(signed).filter(|watts| *watts > 0),
+        memory_mebibytes: memory_mib.map(signed).filter(|mebibytes| *mebibytes > 0),
+    };
+    let MeasuredGpu { utilization_percent, power_watts, memory_mebibytes } = measured;
+    let is_known = utilization_percent.or(power_watts).or(memory_mebibytes).is_some();
+    is_known.then_some(measured)
 }
 
 fn gpu(measured: &MeasuredGpu) -> Gpu {

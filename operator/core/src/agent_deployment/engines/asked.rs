@@ -20,6 +20,9 @@ use crate::agent_deployment::world::World;
 /// State of an engine that nothing asks for.
 const UNASKED: &str = "not built: no measurement asks for it yet";
 
+/// The same of one that another agent or an earlier campaign had built.
+const UNASKED_BUILT: &str = "built, but no measurement asks for it yet";
+
 fn is_asking(world: &World) -> bool {
     world.spec.profiling.as_ref().is_some_and(|profiling| profiling.engines == EngineBuilds::WhenAsked)
 }
@@ -102,7 +105,7 @@ pub(super) fn unasked(candidate: &Candidate<'_>) -> EngineChoice {
         name: candidate.name.clone(),
         display_name: candidate.display_name.clone(),
         precision: candidate.precision,
-        state: UNASKED.to_owned(),
+        state: if artifact(candidate).is_some() { UNASKED_BUILT } else { UNASKED }.to_owned(),
         quality: None,
         offer: None,
     }

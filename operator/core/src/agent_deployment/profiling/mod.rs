@@ -24,7 +24,7 @@ use slipway_crds::{
 };
 
 use super::{
-    engines::built::BuiltEngine,
+    engines::{built::BuiltEngine, quality},
     parts::{Basis, Found, Halt, Parts, Planned, Planning},
     prepare::Prepared,
     resolve::Resolved,
@@ -35,7 +35,7 @@ use crate::{
         rollout::revision::PlanInputs,
         world::{OwnedObject, WorkloadView},
     },
-    plan::{Child, SOON},
+    plan::{AT_ONCE, Child, SOON},
     why::{Blocked, Step, Why},
 };
 
@@ -96,6 +96,13 @@ pub(super) fn decide(world: &World, prepared: &Prepared, made_from: &PlanInputs)
         let campaign = parts.join(campaign_or_look_again(world, prepared, repetition))?;
         parts.add(resting_on(Basis::Campaign(campaign.name.clone())));
         let conducted = parts.join(conduct(world, &campaign));
+        let is_named = world.status.profile.as_ref() == Some(&campaign.name);
+        if !prepared.askable.is_empty() && !is_named && world.profiles.contains_key(&campaign.name) {
+            // The engines that it asks for are among those of the spec once the status names it.
+            parts.add(Parts::look_within(AT_ONCE));
+            let state = "the campaign is taken up again".to_owned();
+            return Err(Halt::waiting(Why::Profiling { profile: campaign.name, state }));
+        }
         Ok(answer(world, &campaign, conducted, &prepared.engines)?)
     })
 }
@@ -169,6 +176,10 @@ pub(super) fn campaign(
     let configurations = configurations(&world.spec.search)?;
     let mut inputs = freeze(world, &prepared.resolved, profiling, (measured(prepared), configurations))?;
     inputs.repetition = repetition.map(|repetition| repetition.number);
+    if !prepared.askable.is_empty() {
+        // Engines that were built beforehand are inputs only where they passed.
+        inputs.quality = quality::gate_hash(world)?.map(|hash| hash.short().to_owned());
+    }
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
     }
@@ -247,6 +258,7 @@ fn freeze(
         throughput: slo.throughput.clone(),
         cost: slo.cost.clone(),
         gpu: slo.gpu.clone(),
+        quality: None,
         price: cost::price(world)?,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
@@ -371,9 +383,12 @@ fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines:
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
             measured_is_built(campaign, status, &choice.engine, engines)?;
-            let waiting = || Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            let refused = || {
+                let failure = "it chose an engine that failed or is refused since: see status.engines".to_owned();
+                Blocked::Stopped(Why::ProfilingFailed { profile, failure })
+            };
             let cost = cost::predicted(&campaign.inputs, status, choice.predicted_by);
-            let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)?;
+            let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(refused)?;
             Ok(Choice { cost, ..chosen })
         }
     }
@@ -440,6 +455,19 @@ fn chosen(
     let (engine, configuration) = (engine.clone(), named.settings.clone());
     let basis = Basis::Campaign(campaign.name.clone());
     Some(Choice { engine, configuration, level, why: why.to_owned(), cost: None, basis })
+}
+
+/// Leaves a campaign that still asks for engines, where the spec has its answer already: nobody builds them.
+pub(super) fn leave_asking(world: &World) -> Parts {
+    let named = world.status.profile.as_ref().and_then(|name| world.profiles.get(name));
+    let is_open = |status: &&ProfileStatus| {
+        let has_ended = match status.phase {
+            Some(ProfilePhase::Chosen | ProfilePhase::Infeasible | ProfilePhase::Failed) => true,
+            None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => false,
+        };
+        !status.asked.is_empty() && !has_ended
+    };
+    named.filter(is_open).map_or_else(Parts::default, |_| resting_on(Basis::Unmeasured))
 }
 
 /// Removes superseded campaigns: their measurements were adopted where they still count.

@@ -2,7 +2,8 @@
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
-    agent_deployment::{EngineBuilds, EngineOffer, Precision},
+    AgentDeploymentSpec,
+    agent_deployment::{EngineBuilds, EngineOffer, Precision, SearchSpace},
     profile::{AskedEngine, ProfileInputs, ProfilePhase},
 };
 use slipway_worker_contract::FailureClass;
@@ -10,8 +11,12 @@ use slipway_worker_contract::FailureClass;
 use super::{
     cluster::{Cluster, Ending, digest, world},
     profiling::{PROFILED, end},
+    quality::{Found, scored},
 };
-use crate::{agent_deployment::world::WorkloadView, plan::Child};
+use crate::{
+    agent_deployment::world::{DatasetView, WorkloadView},
+    plan::Child,
+};
 
 /// The model is fetched, and a campaign is to ask for FP32 and INT8.
 fn asking() -> Cluster {
@@ -123,4 +128,87 @@ fn what_was_asked_for_and_chosen_is_served() {
     let cluster = cluster.with_pods_ready();
     let plan = &cluster.world.revision(&cluster.stable()).expect("the plan is kept").plan;
     assert_eq!(plan.engine.display_name, "int8");
+}
+
+/// With a quality gate: FP32 is the reference, and INT8 drops by 1 %, of at most 2 %.
+fn gated() -> Cluster {
+    let mut cluster = asking().edited(|spec| {
+        let quality = "{maxDrop: 2%, dataset: {configMap: {name: evaluation, key: samples.jsonl}}}";
+        spec.slo.quality = Some(serde_norway::from_str(quality).expect("a valid objective"));
+    });
+    let prompts = r#"{"id":"1","prompt":"1+1","maxTokens":8,"stopWords":[]}"#.to_owned();
+    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+    let mut cluster = scored(cluster.with_engine_built(Precision::FP32), Found { score: 980_000, drop: None });
+    cluster.settle();
+    ask(&mut cluster, "int8");
+    let drop = Some((10_000, 15_000));
+    let mut cluster = scored(cluster.with_engine_built(Precision::INT8), Found { score: 970_000, drop });
+    cluster.settle();
+    cluster
+}
+
+#[test]
+fn a_quality_gate_that_is_edited_after_the_choice_begins_another_campaign() {
+    let mut cluster = gated();
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let engine = cluster.world.status.engines[1].name.clone();
+    end(&mut cluster, &name, (ProfilePhase::Chosen, engine.clone()));
+    let mut cluster = cluster.with_pods_ready();
+    let stable = cluster.stable();
+    let edit = |spec: &mut AgentDeploymentSpec| {
+        spec.slo.quality.as_mut().expect("it is gated").max_drop = "1%".parse().expect("a share");
+    };
+    cluster = cluster.edited(edit);
+    cluster.settle();
+    let another = cluster.world.status.profile.clone().expect("a campaign is under way");
+    assert_ne!(another, name, "INT8 may be refused by then");
+    assert_eq!(cluster.world.profiles.len(), 2);
+    ask(&mut cluster, "int8");
+    assert_eq!(offers(&cluster), [("fp32".to_owned(), Some(true)), ("int8".to_owned(), Some(false))]);
+    assert_eq!(cluster.stable(), stable);
+    let first = cluster.world.status.engines[0].name.clone();
+    end(&mut cluster, &another, (ProfilePhase::Chosen, first));
+    let cluster = cluster.with_pods_ready();
+    assert_eq!(cluster.world.revision(&cluster.stable()).expect("it is kept").plan.engine.display_name, "fp32");
+}
+
+#[test]
+fn a_chosen_engine_that_is_no_longer_accepted_stops_with_the_remedy() {
+    let mut cluster = asking().with_engine_built(Precision::FP32);
+    ask(&mut cluster, "int8");
+    let mut cluster = cluster.with_engine_ended(Precision::INT8, Ending::Failure(FailureClass::BadModel));
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let engine = cluster.world.status.engines[1].name.clone();
+    end(&mut cluster, &name, (ProfilePhase::Chosen, engine));
+    cluster.settle();
+    let words = format!(
+        "Profile {name} failed: it chose an engine that failed or is refused since: see status.engines. \
+         Delete the Profile to try again"
+    );
+    let stalled = cluster.world.status.conditions.iter().find(|condition| condition.type_ == "Stalled");
+    assert!(stalled.is_some_and(|c| c.status == "True" && c.message.contains(&words)), "{stalled:?}");
+}
+
+#[test]
+fn a_revision_that_is_restored_leaves_the_campaign_that_asks_and_the_edit_takes_it_up_again() {
+    let mut cluster = asking().with_engine_built(Precision::FP32);
+    let first = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let engine = cluster.world.status.engines[0].name.clone();
+    end(&mut cluster, &first, (ProfilePhase::Chosen, engine));
+    let mut cluster = cluster.with_pods_ready();
+    let (stable, before) = (cluster.stable(), cluster.world.spec.clone());
+    let after =
+        AgentDeploymentSpec { search: SearchSpace { concurrency: vec![2], ..before.search.clone() }, ..before.clone() };
+    cluster = cluster.edited(|spec| *spec = after.clone());
+    cluster.settle();
+    let second = cluster.world.status.profile.clone().expect("a campaign is under way");
+    ask(&mut cluster, "int8");
+    cluster = cluster.edited(|spec| *spec = before);
+    cluster.settle();
+    assert_eq!((cluster.world.status.profile.clone(), cluster.stable()), (None, stable));
+    cluster = cluster.edited(|spec| *spec = after);
+    cluster.settle();
+    assert_eq!(cluster.world.status.profile, Some(second));
+    let cluster = cluster.with_engine_built(Precision::INT8);
+    assert_eq!(offers(&cluster), [("fp32".to_owned(), Some(true)), ("int8".to_owned(), Some(true))]);
 }

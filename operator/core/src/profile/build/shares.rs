@@ -9,7 +9,7 @@ use super::budget::{Budget, used};
 use crate::{
     jobs::{
         attempts::job_name,
-        view::{Grant, JobView},
+        view::{Grant, JobPhase, JobView},
     },
     profile::{
         scope::{JOB_PREFIX, JobScope},
@@ -49,13 +49,19 @@ pub fn grant(status: &ProfileStatus, engine: &ProfiledEngine, budget: &Budget) -
     }
 }
 
+/// Whether an engine has a Job that has not failed.
+pub fn has_job(world: &ProfileWorld, status: &ProfileStatus, engine: &ProfiledEngine) -> bool {
+    open(world, status).any(|(other, _)| other.name == engine.name)
+}
+
 /// Engines whose measurements have not ended.
 fn open_engines<'a>(world: &'a ProfileWorld, status: &'a ProfileStatus) -> impl Iterator<Item = &'a ProfiledEngine> {
     let has_ended = move |engine: &&ProfiledEngine| status.engines.iter().any(|ended| ended.engine == engine.name);
     world.spec.inputs.engines.iter().filter(move |engine| !has_ended(engine))
 }
 
-/// The same with their Jobs, where they have one.
+/// The same with their Jobs, where they have one that may still spend something. After a failure the next attempt gets
+/// a share of its own.
 fn open<'a>(
     world: &'a ProfileWorld,
     status: &'a ProfileStatus,
@@ -65,6 +71,7 @@ fn open<'a>(
         let (kind, hash) = (scope.kind(), scope.hash(&world.spec.input_hash));
         let attempt = status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash)?.attempt;
         let job = world.jobs.get(&job_name(&format!("{JOB_PREFIX}{hash}"), attempt))?;
-        Some((engine, job))
+        let has_failed = matches!(job.phase, JobPhase::Failed { .. });
+        (!has_failed).then_some((engine, job))
     })
 }

@@ -1,7 +1,7 @@
 //! Engines that the search asks for one by one: asked, awaited, measured. Pure.
 //!
-//! The status names what was asked for before anything is built, and keeps the artifact of each engine: all of its rows
-//! are of that one. What the search does not ask for has its reason in `status.notMeasured`.
+//! The status names what was asked for before anything is built, and keeps the artifact of each engine that has a row:
+//! all of its rows are of that one. What the search does not ask for has its reason in `status.notMeasured`.
 
 use slipway_crds::{
     conditions::Reason,
@@ -14,10 +14,11 @@ use slipway_crds::{
 use super::{
     adopt,
     engine::{self, EngineStep},
+    job,
     ledger::{self, Next},
 };
 use crate::{
-    plan::{AT_ONCE, Note, SOON},
+    plan::{AT_ONCE, Note, SOON, UNWATCHED},
     profile::{
         build::shares,
         parts::{Found, Parts, Planned},
@@ -28,8 +29,8 @@ use crate::{
 
 /// Why a campaign begins with its first engine.
 const FIRST: &str = "the campaign begins with the first engine";
-/// Why a campaign that its AgentDeployment has left asks for nothing more.
-const SUPERSEDED: &str = "the AgentDeployment has another campaign since";
+/// Why a campaign that its AgentDeployment has left asks for nothing more. It goes on once it is the current one again.
+const SUPERSEDED: &str = "the AgentDeployment has left this campaign, which goes on if its spec is restored";
 
 /// The world in which every engine that was asked for has its artifact.
 pub fn with_artifacts(world: &ProfileWorld) -> ProfileWorld {
@@ -75,29 +76,43 @@ fn look(world: &ProfileWorld, before: &ProfileStatus, engine: &ProfiledEngine) -
     if before.engines.iter().any(|ended| ended.engine == engine.name) {
         return Parts::default().with(EngineStep::Ended);
     }
-    if !engine.manifest_digest.is_empty() {
+    let is_known = !engine.manifest_digest.is_empty();
+    // What has no row yet may be built again, if the store lost it.
+    let has_begun =
+        || before.measurements.iter().any(|row| row.engine == engine.name) || shares::has_job(world, before, engine);
+    if is_known && has_begun() {
         return engine::measure(world, before, engine);
     }
     match world.agent.offers.get(&engine.name) {
-        Some(Offer::Artifact(digest)) => {
-            let arrived =
-                AskedEngine { engine: engine.name.clone(), why: String::new(), manifest_digest: Some(digest.clone()) };
-            let known = Found { asked: vec![arrived], ..Found::default() };
-            let with = ProfiledEngine { manifest_digest: digest.clone(), ..engine.clone() };
-            // Its Job is created once the status has the artifact.
-            let parts = Parts::of_found(known).and(adopt::adopt_engine(world, before, &with));
-            parts.and(Parts::look_within(AT_ONCE)).with(working(format!("{}: it is built", engine.display_name)))
-        }
+        Some(Offer::Artifact(digest)) if *digest == engine.manifest_digest => engine::measure(world, before, engine),
+        Some(Offer::Artifact(digest)) => arrived(world, before, (engine, digest)),
         Some(Offer::None(words)) => {
             let words = format!("it cannot be measured: {words}");
             engine::give_up_engine(engine, &words).with(EngineStep::Ended)
         }
-        None if world.is_superseded() => left_out(engine, SUPERSEDED).with(EngineStep::Ended),
+        None if world.is_superseded() => {
+            Parts::look_within(UNWATCHED).with(working(format!("{}: {SUPERSEDED}", engine.display_name)))
+        }
         None => {
             let words = format!("waiting for engine {}, which the search asks for", engine.display_name);
             Parts::look_within(SOON).with(working(words))
         }
     }
+}
+
+/// Takes over the artifact of an engine. Its Job is created once the status has the artifact.
+fn arrived(
+    world: &ProfileWorld,
+    before: &ProfileStatus,
+    (engine, digest): (&ProfiledEngine, &str),
+) -> Planned<EngineStep> {
+    let manifest_digest = Some(digest.to_owned());
+    let asked = AskedEngine { engine: engine.name.clone(), why: String::new(), manifest_digest };
+    let jobs = job::attempt_after_failed(world, before, engine).into_iter().collect();
+    let known = Found { asked: vec![asked], jobs, ..Found::default() };
+    let with = ProfiledEngine { manifest_digest: digest.to_owned(), ..engine.clone() };
+    let parts = Parts::of_found(known).and(adopt::adopt_engine(world, before, &with));
+    parts.and(Parts::look_within(AT_ONCE)).with(working(format!("{}: it is built", engine.display_name)))
 }
 
 fn working(message: String) -> EngineStep {
@@ -119,11 +134,14 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
     if open.is_empty() {
         return Parts::default().with(None);
     }
+    if world.is_superseded() {
+        return Parts::look_within(UNWATCHED).with(Some(state(SUPERSEDED.to_owned())));
+    }
     let is_busy = before.asked.iter().any(|asked| !before.engines.iter().any(|ended| ended.engine == asked.engine));
     let done = |words: &str| Next::Done { reasons: open.iter().map(|_| words.to_owned()).collect() };
     // What is promised to the Jobs that run is asked about again when they have ended.
-    let next = match (before.asked.is_empty(), shares::left_beside(world, before, None).used_up()) {
-        _ if world.is_superseded() => done(SUPERSEDED),
+    let over = shares::left_beside(world, before, None).used_up().or_else(|| ledger::unknown_figure(inputs, before));
+    let next = match (before.asked.is_empty(), over) {
         (true, _) => Next::Ask { engine: 0, why: FIRST.to_owned() },
         (false, Some(words)) => done(&words),
         (false, None) => ledger::next(inputs, before, &open),

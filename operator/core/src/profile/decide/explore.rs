@@ -12,6 +12,7 @@ use super::{
 use crate::{
     plan::AT_ONCE,
     profile::{
+        build::shares,
         parts::{Parts, Planned},
         status::CampaignState,
         world::ProfileWorld,
@@ -30,8 +31,10 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
             }
         } else {
             for engine in &inputs.engines {
-                if working.len() >= world.agent.most_at_once() || creates_a_job(parts) {
-                    break;
+                let is_full = working.len() >= world.agent.most_at_once() || creates_a_job(parts);
+                // The number may have been lowered since: a Job that runs is still polled.
+                if is_full && !shares::has_job(world, &parts.found.seen_from(before), engine) {
+                    continue;
                 }
                 match parts.join(engine::measure(world, &parts.found.seen_from(before), engine)) {
                     EngineStep::Working(state) => working.push(state),

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::{ProfileStatus, agent_deployment::JobAttempt, profile::MeasurementPurpose},
+    v1alpha1::{
+        ProfileStatus,
+        agent_deployment::JobAttempt,
+        profile::{MeasurementPurpose, ProfiledEngine},
+    },
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
@@ -119,6 +123,19 @@ fn create(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>, na
 
 fn recorded(status: &ProfileStatus, kind: &str, hash: &str) -> i32 {
     status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash).map_or(0, |job| job.attempt)
+}
+
+/// The attempt after one whose Job is there, for an engine that was built again: the Job was of another artifact.
+pub(super) fn attempt_after_failed(
+    world: &ProfileWorld,
+    status: &ProfileStatus,
+    engine: &ProfiledEngine,
+) -> Option<JobAttempt> {
+    let scope = JobScope::Explore { engine };
+    let (kind, input_hash) = (scope.kind(), scope.hash(&world.spec.input_hash));
+    let attempt = recorded(status, &kind, &input_hash);
+    let has_job = world.jobs.contains_key(&job_name(&format!("{JOB_PREFIX}{input_hash}"), attempt));
+    has_job.then_some(JobAttempt { kind, input_hash, attempt: attempt + 1 })
 }
 
 /// Progress of another campaign is ignored.

@@ -31,7 +31,7 @@ use slipway_selection::{
     natural,
     target::{driver_for, target_per_kilosecond},
 };
-use slipway_worker_contract::{Judged, LatencyObjective};
+use slipway_worker_contract::{Judged, LatencyObjective, Row, unknown_figure as unknown_figure_of};
 
 use crate::profile::rows;
 
@@ -313,6 +313,13 @@ fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool
     };
     let outcome = Outcome::of(ending, values, log_sds);
     Run { cell, purpose: Purpose::Explore, start_seconds: (total - run).max(0.0), run_seconds: run, outcome }
+}
+
+/// The words for a limited figure of GPUs that no engine's rows have.
+pub(super) fn unknown_figure(inputs: &ProfileInputs, status: &ProfileStatus) -> Option<String> {
+    let is_explored = |row: &&Measurement| row.purpose == MeasurementPurpose::Explore;
+    let known: Vec<Row> = status.measurements.iter().filter(is_explored).map(rows::row).collect();
+    unknown_figure_of(known.iter(), &gpu_limits(inputs, MeasurementPurpose::Explore))
 }
 
 /// As the worker asks of its own rows.

@@ -12,7 +12,7 @@ use slipway_crds::{
         },
     },
 };
-use slipway_worker_contract::{Campaign, ProfileEnd};
+use slipway_worker_contract::{Campaign, FailureClass, ProfileEnd};
 
 use super::{
     super::{
@@ -21,7 +21,10 @@ use super::{
     },
     cluster::{Cluster, cluster, row},
 };
-use crate::profile::{rows, scope::Subject, world::Offer};
+use crate::{
+    jobs::view::JobPhase,
+    profile::{rows, scope::Subject, world::Offer},
+};
 
 /// The campaign to its end; every engine that it asks for is offered.
 fn finish(cluster: &mut Cluster) -> ProfileStatus {
@@ -150,11 +153,10 @@ fn jobs_at_once_share_what_is_left_however_many_engines_were_never_asked_for() {
     let first = cluster.named[0].clone();
     cluster.end_job(&first, ProfileEnd::Complete, 0);
     cluster.settle();
-    if let Some(third) = cluster.asked().get(2).map(|name| (*name).to_owned()) {
-        cluster.offer(&third);
-        cluster.settle();
-        assert_eq!(budgets(&cluster)[2].0, 46, "all that four rows and the promise to the second leave");
-    }
+    let third = cluster.asked().get(2).map(|name| (*name).to_owned()).expect("it asks for a third");
+    cluster.offer(&third);
+    cluster.settle();
+    assert_eq!(budgets(&cluster)[2].0, 46, "all that four rows and the promise to the second leave");
 }
 
 #[test]
@@ -179,10 +181,88 @@ fn a_campaign_that_its_agent_has_left_waits_for_no_engine() {
     assert_eq!(cluster.told().0, Some(ProfilePhase::Exploring), "it is the current one");
     cluster.world.agent.campaigns = Some(vec!["facts-another".to_owned()]);
     cluster.settle();
-    assert_eq!((cluster.told().0, cluster.tasks.len()), (Some(ProfilePhase::Failed), 0));
-    let reason = "not built: the AgentDeployment has another campaign since";
-    let reasons: Vec<_> = cluster.world.status.not_measured.iter().map(|entry| &*entry.reason).collect();
-    assert_eq!(reasons, [reason; 2]);
+    assert_eq!((cluster.told().0, cluster.tasks.len()), (Some(ProfilePhase::Exploring), 0));
+    let words = "fp32: the AgentDeployment has left this campaign, which goes on if its spec is restored";
+    assert_eq!(cluster.told().1, words);
+    // It is the current one again.
+    cluster.world.agent.campaigns = Some(vec![cluster.world.name.clone()]);
+    let status = finish(&mut cluster);
+    assert_eq!(
+        (status.not_measured, status.choice.map(|choice| choice.engine)),
+        (Vec::new(), Some("engine-b".to_owned()))
+    );
+}
+
+#[test]
+fn a_campaign_that_was_left_after_its_first_engine_gives_no_answer_by_that_one_alone() {
+    let mut cluster = cluster().asking();
+    cluster.offer("engine-a");
+    cluster.settle();
+    cluster.world.created = Some(cluster.world.now - jiff::SignedDuration::from_mins(3));
+    cluster.world.agent.campaigns = Some(Vec::new());
+    cluster.end(ProfileEnd::Complete, 0);
+    cluster.settle();
+    assert_eq!((cluster.told().0, cluster.asked()), (Some(ProfilePhase::Exploring), vec!["engine-a"]));
+    cluster.world.agent.campaigns = Some(vec![cluster.world.name.clone()]);
+    let status = finish(&mut cluster);
+    assert_eq!(status.choice.map(|choice| choice.engine).as_deref(), Some("engine-b"));
+}
+
+/// The store lost the artifact: the Job of its engine fails.
+fn lose(cluster: &mut Cluster, job: &str) {
+    let failure = "the store does not have it".to_owned();
+    let finished_at = Some(cluster.world.now);
+    let phase = JobPhase::Failed { class: FailureClass::MissingArtifact, failure, finished_at };
+    cluster.world.jobs.get_mut(job).expect("the Job is there").phase = phase;
+    cluster.world.agent.offers.remove("engine-a");
+}
+
+#[test]
+fn an_artifact_that_the_store_lost_before_its_first_row_is_measured_as_it_is_built_again() {
+    let mut cluster = cluster().asking();
+    cluster.offer("engine-a");
+    cluster.settle();
+    let job = cluster.running().expect("its Job runs");
+    lose(&mut cluster, &job);
+    cluster.world.now += jiff::SignedDuration::from_hours(1);
+    cluster.settle();
+    assert_eq!((cluster.tasks.len(), cluster.told().1), (1, "waiting for engine fp32, which the search asks for"));
+    cluster.world.agent.offers.insert("engine-a".to_owned(), Offer::Artifact("cc".repeat(32)));
+    cluster.settle();
+    assert_eq!(cluster.tasks[1].engine.manifest_digest.as_str(), "cc".repeat(32));
+    assert_eq!(cluster.world.status.asked[0].manifest_digest, Some("cc".repeat(32)));
+    let status = finish(&mut cluster);
+    assert_eq!((status.rows, status.not_measured), (8, Vec::new()));
+}
+
+#[test]
+fn where_fewer_jobs_are_allowed_since_those_that_run_are_still_polled() {
+    let mut cluster = cluster();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.settle();
+    cluster.world.agent.parallel_jobs = None;
+    let second = cluster.named[1].clone();
+    cluster.end_job(&second, ProfileEnd::Complete, 0);
+    cluster.settle();
+    let rows = cluster.world.status.measurements.iter().filter(|row| row.engine == "engine-b").count();
+    assert_eq!((rows, cluster.tasks.len()), (4, 2));
+}
+
+#[test]
+fn jobs_that_failed_get_their_shares_again() {
+    let mut cluster = cluster();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.world.spec.inputs.budget.measurements = 2;
+    cluster.settle();
+    for job in cluster.named.clone() {
+        let failure = "the node is gone".to_owned();
+        let phase =
+            JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at: Some(cluster.world.now) };
+        cluster.world.jobs.get_mut(&job).expect("the Job is there").phase = phase;
+    }
+    cluster.world.now += jiff::SignedDuration::from_mins(1);
+    cluster.settle();
+    assert_eq!(budgets(&cluster).iter().map(|budget| budget.0).collect::<Vec<_>>(), [1, 1, 1, 1]);
 }
 
 #[test]

@@ -109,6 +109,30 @@ fn a_row_of_an_earlier_campaign_is_judged_by_limits_on_gpus_from_both_sides() {
 }
 
 #[test]
+fn a_figure_of_zero_that_an_earlier_worker_reported_is_not_known() {
+    let gpu = |power_watts, utilization_percent| Gpu { memory_mib: Some(0), utilization_percent, power_watts };
+    let stored = |gpu| {
+        let row = Row { gpu: Some(gpu), ..row("instances-1", 1, (1_000, 50_000)) };
+        rows::found(Subject::explored("engine-a"), &[row], &[]).measurements[0].gpu
+    };
+    assert_eq!(stored(gpu(Some(0), Some(0))), None);
+    let known = stored(gpu(Some(210), Some(0))).expect("it has a power");
+    assert_eq!((known.power_watts, known.utilization_percent, known.memory_mebibytes), (Some(210), None, None));
+}
+
+#[test]
+fn a_limited_figure_that_no_row_has_is_named() {
+    let (mut inputs, mut measurements) = with_gpus("{figure: Power, max: 300}", &[40, 50]);
+    inputs.objectives.truncate(1);
+    for row in &mut measurements {
+        row.gpu.iter_mut().for_each(|gpu| gpu.power_watts = None);
+        row.verdict = MeasurementVerdict::Unbounded;
+    }
+    let found = infeasible::explain(&inputs, &measurements, MeasurementPurpose::Explore);
+    assert_eq!((found.binding_objective.as_str(), found.nearest), ("gpu-power", Some(0)));
+}
+
+#[test]
 fn a_confirm_run_at_the_load_of_the_target_need_not_keep_the_gpu_as_busy_as_its_level() {
     let judged_by = |limit, purpose| {
         let (inputs, mut measurements) = with_gpus(limit, &[40]);
