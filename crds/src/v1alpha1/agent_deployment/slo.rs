@@ -182,7 +182,7 @@ impl From<&WrittenGpuLimit> for GpuLimit {
 /// The rule of a spec that limits on GPUs need a Triton that has some, and measurements.
 pub(super) fn limits_of_gpus_can_be_measured() -> Rule {
     Rule::new(
-        "!has(self.slo) || !has(self.slo.gpu) || self.slo.gpu.size() == 0 || (has(self.profiling) && has(self.serving) && \
+        "!has(self.slo) || !has(self.slo.gpu) || size(self.slo.gpu) == 0 || (has(self.profiling) && has(self.serving) && \
          has(self.serving.tritonResources) && has(self.serving.tritonResources.limits) && \
          'nvidia.com/gpu' in self.serving.tritonResources.limits && \
          self.serving.tritonResources.limits['nvidia.com/gpu'].matches('[1-9]') && self.engine.backend != 'SGLang' && \
