@@ -38,6 +38,10 @@ pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 pub const FETCH_CONTENT: &str = "slipway.dev/fetch-content";
 /// Annotation of a fetch Job: hash of the URI and the Secret by which it takes the source.
 pub const FETCH_PLACE: &str = "slipway.dev/fetch-place";
+/// Annotation of a Job that measures beside others: measurements that its engine may have in all.
+pub const GRANTED_MEASUREMENTS: &str = "slipway.dev/granted-measurements";
+/// Annotation of a Job that measures beside others: GPU time that its engine may have in all, in milliseconds.
+pub const GRANTED_GPU_MILLISECONDS: &str = "slipway.dev/granted-gpu-milliseconds";
 
 /// Field manager of the objects that the operator owns.
 pub const FIELD_MANAGER: &str = "slipway";
@@ -119,6 +123,8 @@ mod tests {
             APPLIED_HASH,
             FETCH_CONTENT,
             FETCH_PLACE,
+            GRANTED_MEASUREMENTS,
+            GRANTED_GPU_MILLISECONDS,
         ];
         let invalid: Vec<_> = keys.into_iter().filter(|key| !is_qualified_name(key)).collect();
         assert!(invalid.is_empty(), "not valid as label keys: {invalid:?}");

@@ -5,12 +5,16 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{
-    Profile,
-    profile::{MeasurementPurpose, ProfilePhase},
+use slipway_crds::{
+    labels,
+    v1alpha1::{
+        AgentDeployment, Profile,
+        profile::{MeasurementPurpose, ProfilePhase},
+    },
 };
 use slipway_e2e::{
     agents::{facts_agent, namespace_with_servers, workload_source},
@@ -42,6 +46,42 @@ async fn only_profile(namespace: &Namespace) -> Profile {
     let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap();
     assert_eq!(profiles.items.len(), 1, "{:?}", profiles.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
     profiles.items.into_iter().next().unwrap()
+}
+
+/// Pods of a campaign that run.
+async fn measuring(namespace: &Namespace, profile: &str) -> usize {
+    let pods = namespace.pods(&format!("{}={profile}", labels::PROFILE)).await.unwrap();
+    let is_running = |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+    pods.iter().filter(is_running).count()
+}
+
+#[tokio::test]
+async fn two_engines_that_the_search_asks_for_are_measured_at_once_on_two_gpus() {
+    let namespace = namespace_with_servers("profile-asking").await.unwrap();
+    namespace.give_workload().await.unwrap();
+    namespace.advertise_gpus("NVIDIA-L4").await.unwrap();
+    let mut agent = profiled_agent(&objectives("5s"));
+    agent["spec"]["serving"]["tritonResources"]["limits"]["nvidia.com/gpu"] = json!("1");
+    agent["spec"]["profiling"]["engines"] = json!("WhenAsked");
+    agent["spec"]["profiling"]["parallelJobs"] = json!(2);
+    let applied = namespace.apply(&agent).await.unwrap();
+    let name = applied.name_any();
+    let begun = namespace.wait(&name, "with a campaign", CAMPAIGN_LIMIT, |object: &AgentDeployment| {
+        object.status.as_ref().and_then(|status| status.profile.clone()).ok_or_else(|| "no campaign yet".to_owned())
+    });
+    let profile = begun.await.unwrap();
+    let mut most_at_once = 0;
+    let status = loop {
+        most_at_once = most_at_once.max(measuring(&namespace, &profile).await);
+        let status = only_profile(&namespace).await.status.unwrap_or_default();
+        if matches!(status.phase, Some(ProfilePhase::Chosen | ProfilePhase::Infeasible | ProfilePhase::Failed)) {
+            break status;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    };
+    println!("{}; asked: {:?}; at most {most_at_once} at once", status.message, status.asked);
+    assert_eq!((status.phase, status.asked.len(), most_at_once), (Some(ProfilePhase::Chosen), 2, 2));
+    namespace.wait_until_served(&applied, CAMPAIGN_LIMIT).await.unwrap();
 }
 
 #[tokio::test]

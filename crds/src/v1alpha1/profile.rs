@@ -1,6 +1,7 @@
 //! Profile: the auditable record of one campaign.
 
 mod definitions;
+mod engines;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -8,12 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::MeasurementVerdict;
 
-pub use self::definitions::DEFINITIONS;
+pub use self::{
+    definitions::DEFINITIONS,
+    engines::{AskedEngine, EngineAxes, MeasuredEngine, ProfiledEngine},
+};
 
 use super::{
     agent_deployment::{
-        Agent, CostObjective, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ServedBy, SyntheticRuns, ThroughputObjective, WrittenObjective,
+        Agent, CostObjective, ErrorRateObjective, GpuFigure, JobAttempt, LatencyMetric, OptimizeFor, ProfilingBudget,
+        ProfilingDriver, SyntheticRuns, ThroughputObjective, WrittenGpuLimit, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -100,6 +104,15 @@ pub struct ProfileInputs {
     /// Maximum cost of 1,000 runs or requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostObjective>,
+    /// Bounds on what the GPUs do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3))]
+    pub gpu: Vec<WrittenGpuLimit>,
+    /// Hash of the quality gate and its samples, which decide what may be measured. Absent where all engines are built
+    /// and judged beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub quality: Option<String>,
     /// Price by which costs are compared, as it was when the campaign began. Absent if the choice does not depend on
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +133,11 @@ pub struct ProfileInputs {
 }
 
 impl ProfileInputs {
+    /// Whether engines are built only when the search asks for them.
+    pub fn is_asking(&self) -> bool {
+        self.engines.iter().any(|engine| engine.manifest_digest.is_empty())
+    }
+
     /// Whether there are whole runs, recorded or made up.
     pub fn has_runs(&self) -> bool {
         self.agent_trace.is_some() || self.is_made_up()
@@ -133,39 +151,6 @@ impl ProfileInputs {
     /// Runs a second over all replicas, where the traffic says how many arrive.
     pub fn runs_per_second(&self) -> Option<&PositiveDecimal> {
         self.synthetic.as_ref()?.arrival.runs_per_second.as_ref()
-    }
-}
-
-/// An engine of a campaign.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProfiledEngine {
-    /// Name of the Engine object.
-    #[schemars(length(max = 63))]
-    pub name: String,
-    /// Digest of the artifact's manifest.
-    #[schemars(length(max = 80))]
-    pub manifest_digest: String,
-    /// Display name of the engine.
-    #[schemars(length(max = 63))]
-    pub display_name: String,
-    /// Number of processes that serve an engine of TensorRT-LLM, each with a GPU. Absent with other backends.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLMRanks")]
-    #[schemars(range(min = 1))]
-    pub tensorrt_llm_ranks: Option<i32>,
-    /// Model of an engine of TensorRT-LLM that receives requests. Absent means the engine itself.
-    #[serde(default, skip_serializing_if = "EngineEntry::is_engine", rename = "tensorRTLLMEntry")]
-    pub tensorrt_llm_entry: EngineEntry,
-    /// Backend of an engine without a build. Absent with other backends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_build: Option<NoBuildBackend>,
-}
-
-impl ProfiledEngine {
-    /// Gives what serves the engine.
-    pub fn served_by(&self) -> ServedBy {
-        let ranks = self.tensorrt_llm_ranks.and_then(|ranks| u32::try_from(ranks).ok());
-        ServedBy::of(ranks, self.tensorrt_llm_entry, self.no_build)
     }
 }
 
@@ -269,6 +254,10 @@ pub struct ProfileStatus {
     #[serde(deserialize_with = "definitions::read")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
+    /// Engines that the search asked for, in the order of asking. Empty where all were built beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
+    pub asked: Vec<AskedEngine>,
     /// Engines whose measurements have ended, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
@@ -365,6 +354,9 @@ pub struct Measurement {
     /// Number of tokens that the model wrote in the runs that succeeded. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<i64>,
+    /// What the GPUs did meanwhile. Absent where Triton did not say it, or was not asked: runs have it with `slo.gpu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<MeasuredGpu>,
     /// What serving at this throughput costs, by `price`. Absent without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MeasuredCost>,
@@ -406,6 +398,32 @@ pub struct MeasuredLatency {
     pub upper: Option<i64>,
 }
 
+/// What the GPUs of a replica did, as Triton sampled it. A figure that it did not have is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredGpu {
+    /// Mean utilization in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<i32>,
+    /// Mean power of a GPU in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<i32>,
+    /// Most memory used on a GPU in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mebibytes: Option<i32>,
+}
+
+impl MeasuredGpu {
+    /// A figure of it, if it is known.
+    pub fn figure(&self, figure: GpuFigure) -> Option<i32> {
+        match figure {
+            GpuFigure::Utilization => self.utilization_percent,
+            GpuFigure::Power => self.power_watts,
+            GpuFigure::Memory => self.memory_mebibytes,
+        }
+    }
+}
+
 /// What serving at a measured throughput costs, in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -415,18 +433,6 @@ pub struct MeasuredCost {
     /// For a million output tokens. Absent where the driver does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub microdollars_per_million_tokens: Option<i64>,
-}
-
-/// An engine whose measurements have ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MeasuredEngine {
-    /// Name of the Engine object.
-    #[schemars(length(max = 63))]
-    pub engine: String,
-    /// Why they ended, in words.
-    #[schemars(length(max = 512))]
-    pub end: String,
 }
 
 /// Something that was not measured.

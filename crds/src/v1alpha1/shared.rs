@@ -46,6 +46,9 @@ pub struct ServingConfiguration {
     /// Number of instances of the model in one Triton.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<i32>,
+    /// How long a request waits for others to form a batch, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_delay_microseconds: Option<i32>,
     /// Parameters of the model, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "option_values")]

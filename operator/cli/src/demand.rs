@@ -203,6 +203,7 @@ fn measured_axes(search: &SearchSpace) -> Vec<Axis> {
     let axis = |name, values| Axis { name, values };
     vec![
         axis("instances", search.instances.len()),
+        axis("queueDelayMicroseconds", search.queue_delay_microseconds.len()),
         axis("parameters", parameters),
         axis("concurrency", search.concurrency.len()),
     ]

@@ -70,6 +70,7 @@ pub fn profile(status: &mut ProfileStatus) {
     status.conditions.iter_mut().for_each(|condition| replace(&mut condition.message));
     status.measurements.iter_mut().for_each(|row| replace(&mut row.reason));
     status.not_measured.iter_mut().for_each(|skipped| replace(&mut skipped.reason));
+    status.asked.iter_mut().for_each(|asked| replace(&mut asked.why));
     status.engines.iter_mut().for_each(|engine| replace(&mut engine.end));
     status.choice.iter_mut().for_each(|choice| replace(&mut choice.why));
     status.infeasible.iter_mut().for_each(|infeasible| replace(&mut infeasible.what_it_would_take));

@@ -22,6 +22,7 @@ pub fn checkpoint_folder(served_by: ServedBy) -> Option<String> {
 pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
     ServeConfig {
         instances: configuration.instances.and_then(|count| u32::try_from(count).ok()),
+        queue_delay_micros: configuration.queue_delay_microseconds.and_then(|delay| u64::try_from(delay).ok()),
         parameters: configuration.parameters.clone(),
         ..ServeConfig::default()
     }

@@ -412,6 +412,8 @@ fn metric_kind(name: &str, wanted: Direction) -> MetricKind {
         || has(&["thr", "tok", "tps", "qps", "rps", "req_per", "per_s"])
     {
         MetricKind::Throughput
+    } else if has(&["power", "watt"]) {
+        MetricKind::Power
     } else if has(&["_ms", "_s", "time"]) {
         MetricKind::Latency
     } else {
@@ -480,6 +482,8 @@ mod tests {
     #[case("perf_latency_p99", Direction::Minimize, MetricKind::Latency)]
     #[case("gpu_utilization", Direction::Maximize, MetricKind::Utilization)]
     #[case("gpu_memory_percent", Direction::Minimize, MetricKind::Memory)]
+    #[case("gpu_power_usage", Direction::Minimize, MetricKind::Power)]
+    #[case("tok_per_s_per_user", Direction::Minimize, MetricKind::Other)]
     #[case("error_rate", Direction::Minimize, MetricKind::ErrorRate)]
     fn a_column_name_tells_what_it_measures(#[case] name: &str, #[case] wanted: Direction, #[case] kind: MetricKind) {
         assert_eq!(metric_kind(name, wanted), kind);

@@ -2,7 +2,10 @@
 
 use slipway_crds::v1alpha1::profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs};
 
-use crate::{judged::judged, select};
+use crate::{
+    judged::{gpu_limits, judged},
+    select,
+};
 
 /// Points that are tried before a campaign ends without a choice.
 pub const MAX_CONFIRMS: usize = 3;
@@ -69,7 +72,10 @@ pub fn is_confirm_of(row: &Measurement, point: &Measurement) -> bool {
 pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
     match row.verdict {
         MeasurementVerdict::Feasible => true,
-        MeasurementVerdict::Unbounded => judged(inputs, MeasurementPurpose::Confirm).is_empty(),
+        MeasurementVerdict::Unbounded => {
+            let purpose = MeasurementPurpose::Confirm;
+            judged(inputs, purpose).is_empty() && gpu_limits(inputs, purpose).is_empty()
+        }
         MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
     }
 }

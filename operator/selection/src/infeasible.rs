@@ -8,10 +8,11 @@ use slipway_crds::{
     },
     values::PositiveDecimal,
 };
+use slipway_vocabulary::GpuLimit;
 
 use crate::{
     cost::{ReplicaPrice, dollars},
-    judged::judged,
+    judged::{figure, gpu_limits, judged},
     select,
     target::{driver_for, throughput_per_kilosecond},
 };
@@ -48,6 +49,9 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
             target(inputs, purpose) as f64 / 1e3
         ),
         None if missed == COST => cost_words(inputs, nearest.binding.value, &place),
+        None if of_gpus(inputs, purpose).any(|(limit, _)| limit.figure.limit_name() == missed) => {
+            gpu_words((inputs, purpose), (missed, nearest.binding.value), &place)
+        }
         None => format!(
             "the error rate would be met with a max of {:.2} % or more (it is {:.2} %), by {place}",
             nearest.binding.value / 1e4,
@@ -68,6 +72,31 @@ fn serves(row: &Measurement, purpose: MeasurementPurpose) -> bool {
         MeasurementPurpose::Confirm => MeasurementPurpose::Confirm,
     };
     of == purpose
+}
+
+/// Every bound on what the GPUs do that the rows of a purpose are judged by.
+fn of_gpus(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> impl Iterator<Item = (GpuLimit, Bound)> {
+    gpu_limits(inputs, purpose).into_iter().flat_map(|limit| {
+        let bounds = [limit.min.map(|min| Bound::AtLeast(min.into())), limit.max.map(|max| Bound::AtMost(max.into()))];
+        bounds.into_iter().flatten().map(move |bound| (limit, bound))
+    })
+}
+
+fn gpu_words(
+    (inputs, purpose): (&ProfileInputs, MeasurementPurpose),
+    (missed, value): (&str, f64),
+    place: &str,
+) -> String {
+    let is_it = |(limit, bound): &(GpuLimit, Bound)| {
+        limit.figure.limit_name() == missed && !Limit::new(missed, *bound).is_met(value)
+    };
+    let Some((limit, bound)) = of_gpus(inputs, purpose).find(is_it) else { return String::new() };
+    let (figure, unit) = (limit.figure, limit.figure.unit());
+    let (field, comparison, is) = match bound {
+        Bound::AtLeast(is) => ("min", "less", is),
+        Bound::AtMost(is) => ("max", "more", is),
+    };
+    format!("{figure} would be met with a {field} of {value} {unit} or {comparison} (it is {is} {unit}), by {place}")
 }
 
 fn cost_words(inputs: &ProfileInputs, microdollars: f64, place: &str) -> String {
@@ -99,6 +128,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
             Limit::new(THROUGHPUT, Bound::AtLeast(target(inputs, purpose) as f64)),
         ])
         .chain(affordable(inputs, purpose).map(|(_, most)| Limit::new(COST, Bound::AtMost(most as f64))))
+        .chain(of_gpus(inputs, purpose).map(|(limit, bound)| Limit::new(limit.figure.limit_name(), bound)))
         .collect()
 }
 
@@ -121,7 +151,15 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
     let others = [Some(errors.unwrap_or(0.0)), Some(measurement.per_kilosecond as f64)];
     let cost = affordable(inputs, measurement.purpose)
         .map(|(price, _)| price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64));
-    objectives.iter().map(latency).chain(others).chain(cost).map(|value| value.filter(|_| is_measured)).collect()
+    let gpus = of_gpus(inputs, measurement.purpose).map(|(limit, _)| figure(measurement, limit.figure).map(f64::from));
+    objectives
+        .iter()
+        .map(latency)
+        .chain(others)
+        .chain(cost)
+        .chain(gpus)
+        .map(|value| value.filter(|_| is_measured))
+        .collect()
 }
 
 /// A row that misses nothing by its values was not decided for want of requests: it says nothing of what it would take.
@@ -149,8 +187,11 @@ fn undecided(
     } else {
         "no measurement could be judged by the objectives: see the rows' reasons".to_owned()
     };
+    let unknown = found.and_then(|m| gpu_limits(inputs, purpose).into_iter().find(|l| figure(m, l.figure).is_none()));
+    let binding = unknown.map(|limit| limit.figure.limit_name().to_owned());
+    let first_objective = || objectives.first().map_or_else(|| ERROR_RATE.to_owned(), |o| o.name.clone());
     Infeasible {
-        binding_objective: objectives.first().map_or_else(|| ERROR_RATE.to_owned(), |o| o.name.clone()),
+        binding_objective: binding.unwrap_or_else(first_objective),
         nearest: first.and_then(|index| i32::try_from(index).ok()),
         what_it_would_take: cut(&what, 512),
     }

@@ -5,6 +5,8 @@ use slipway_crds::v1alpha1::{
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
+use slipway_vocabulary::{GpuFigure, GpuLimit};
+
 use crate::{natural, target::driver_for};
 
 /// What the bounds of a row say of objectives.
@@ -32,6 +34,16 @@ pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<Writte
     inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
 }
 
+/// The limits on GPUs that the rows of a purpose are judged by. A confirm run has the load of the target, not that of
+/// the level: GPUs do less, and only what bounds them from above holds.
+pub fn gpu_limits(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<GpuLimit> {
+    let limits = inputs.gpu.iter().map(GpuLimit::from);
+    match purpose {
+        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => limits.collect(),
+        MeasurementPurpose::Confirm => limits.filter_map(GpuLimit::from_above).collect(),
+    }
+}
+
 /// Judges a row by the objectives of these inputs.
 pub fn judge(inputs: &ProfileInputs, row: &Measurement) -> Judged {
     match row.verdict {
@@ -48,11 +60,26 @@ pub fn judge(inputs: &ProfileInputs, row: &Measurement) -> Judged {
     let objectives = judged(inputs, row.purpose);
     let assessed: Vec<Assessment> = objectives.iter().map(|objective| assessment(objective, row)).collect();
     let first = |wanted| objectives.iter().zip(&assessed).find(|(_, of)| **of == wanted).map(|(named, _)| &named.name);
-    match (first(Assessment::Missed), first(Assessment::Open)) {
-        (Some(name), _) => missed(format!("{name} is missed")),
-        (None, Some(name)) => Judged::Open { objective: name.clone() },
-        (None, None) => Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() },
+    let of_gpus = gpu_limits(inputs, row.purpose);
+    match (first(Assessment::Missed), missed_of_gpus(&of_gpus, row), first(Assessment::Open)) {
+        (Some(name), ..) => missed(format!("{name} is missed")),
+        (None, Some(words), _) => missed(words),
+        (None, None, Some(name)) => Judged::Open { objective: name.clone() },
+        (None, None, None) => match of_gpus.iter().find(|limit| figure(row, limit.figure).is_none()) {
+            Some(limit) => Judged::Open { objective: limit.figure.limit_name().to_owned() },
+            None => Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() },
+        },
     }
+}
+
+/// The first limit on a GPU's figure that a row misses, in words.
+fn missed_of_gpus(limits: &[GpuLimit], row: &Measurement) -> Option<String> {
+    limits.iter().find_map(|limit| limit.miss(figure(row, limit.figure)?.unsigned_abs()))
+}
+
+/// A figure of a row's GPUs, if it is known.
+pub fn figure(row: &Measurement, figure: GpuFigure) -> Option<i32> {
+    row.gpu.and_then(|gpu| gpu.figure(figure))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

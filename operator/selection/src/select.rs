@@ -3,7 +3,7 @@
 use slipway_analysis::pareto::{Direction, Front};
 use slipway_crds::v1alpha1::{
     agent_deployment::OptimizeFor,
-    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    profile::{MeasuredGpu, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
 pub use crate::rank::latency;
@@ -91,7 +91,15 @@ pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
         .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));
     let cost = ReplicaPrice::of_inputs(inputs).and_then(|price| price.per_thousand(measurement.per_kilosecond));
     let cost = cost.map_or_else(String::new, |cost| format!(", {} for 1,000 {unit}", dollars(cost)));
-    format!("{}, {rate:.2} {unit} a second{latency}{cost}", place(inputs, measurement))
+    let gpu = measurement.gpu.map_or_else(String::new, gpu_words);
+    format!("{}, {rate:.2} {unit} a second{latency}{cost}{gpu}", place(inputs, measurement))
+}
+
+fn gpu_words(MeasuredGpu { utilization_percent, power_watts, memory_mebibytes }: MeasuredGpu) -> String {
+    let figures = [(utilization_percent, "%"), (power_watts, "W"), (memory_mebibytes, "MiB")];
+    let known: Vec<String> =
+        figures.into_iter().filter_map(|(figure, unit)| Some(format!("{} {unit}", figure?))).collect();
+    if known.is_empty() { String::new() } else { format!(", GPU {}", known.join(", ")) }
 }
 
 /// A point by its name: `int8/instances-2 at 4 in flight`.

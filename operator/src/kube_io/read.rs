@@ -116,6 +116,18 @@ impl Reader {
         api.get_opt(name).await.map_err(|source| refused_get::<K>(name, source))
     }
 
+    /// The same of an object that is left alone if it cannot be read, as one of a newer version.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn get_readable<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let found = self.get::<DeserializeGuard<K>>(namespace, name).await?;
+        Ok(readable(found.into_iter().collect()).pop())
+    }
+
     /// Gets the metadata of an object, if it exists.
     ///
     /// # Errors

@@ -4,10 +4,13 @@ use std::{cmp::Reverse, sync::Arc};
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
-use slipway_crds::{labels, v1alpha1::Profile};
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, Profile},
+};
 use slipway_operator_core::profile::{
     decide, rows, status,
-    world::{Earlier, ProfileWorld},
+    world::{AgentView, Earlier, ProfileWorld},
 };
 
 use super::observe;
@@ -49,11 +52,18 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
     let jobs = reader.list::<Job>(namespace, &mine).await?;
     let pods = reader.list::<Pod>(namespace, &mine).await?;
     let status = object.status.clone().unwrap_or_default();
-    // Only a campaign that has not begun takes anything over.
-    let earlier = match status.phase {
-        Some(_) => Vec::new(),
-        None => earlier(reader.list_readable::<Profile>(namespace, &of_agent(&object)).await?, name),
+    // Only a campaign that has not begun takes anything over, or one that still asks for engines.
+    let takes_over = status.phase.is_none() || (object.spec.inputs.is_asking() && status::ended(&status).is_none());
+    let earlier = match takes_over {
+        false => Vec::new(),
+        true => earlier(reader.list_readable::<Profile>(namespace, &of_agent(&object)).await?, name),
     };
+    let agent = match status::ended(&status) {
+        Some(_) => None,
+        // Rows are polled whatever the AgentDeployment is.
+        None => reader.get_readable::<AgentDeployment>(namespace, &object.spec.agent_deployment).await?,
+    };
+    let agent = AgentView::of(agent.as_ref());
     // Nobody waits for what is measured after the end of a campaign.
     let progress = match status::ended(&status) {
         Some(_) => Default::default(),
@@ -71,6 +81,8 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         jobs: job_views(reader, namespace, (&jobs, &pods), |_| true).await?,
         progress,
         earlier,
+        agent,
+        created: object.creation_timestamp().map(|created| created.0),
     };
     Ok(Some(Observed { object, world, pods }))
 }

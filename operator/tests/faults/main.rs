@@ -30,7 +30,7 @@ use serde_json::json;
 
 use api::{
     fault::Site,
-    kinds::{ENGINES, JOBS},
+    kinds::{ENGINES, JOBS, PROFILES},
     store::Key,
 };
 use bugs::Bug;
@@ -109,6 +109,16 @@ async fn two_agents_share_an_engine_that_stays_until_nobody_names_it() {
 }
 
 #[tokio::test]
+async fn a_campaign_asks_for_its_second_engine_and_what_it_chose_is_served() {
+    let told = told(stories::asking()).await;
+    let engines = |played: &Played| played.end.objects.keys().filter(|key| key.kind == ENGINES).count();
+    assert_eq!(told.iter().map(engines).collect::<Vec<_>>(), [1, 2, 2, 0]);
+    let (_, profile) = told[1].after.store.of_kind(PROFILES).next().expect("a campaign was made");
+    let status = &profile["status"];
+    assert_eq!((&status["phase"], status["asked"].as_array().map(Vec::len)), (&json!("Chosen"), Some(2)), "{status:#}");
+}
+
+#[tokio::test]
 async fn another_release_of_the_operator_starts_nothing_by_itself() {
     told(stories::releases()).await;
 }
@@ -141,7 +151,7 @@ async fn stories_come_to_these_kinds_of_writes() {
     assert_eq!(kinds, KINDS_OF_WRITES);
 }
 
-const KINDS_OF_WRITES: [&str; 38] = [
+const KINDS_OF_WRITES: [&str; 45] = [
     "DELETE configmaps",
     "DELETE controllerrevisions",
     "DELETE deployments",
@@ -152,6 +162,7 @@ const KINDS_OF_WRITES: [&str; 38] = [
     "PATCH configmaps build",
     "PATCH configmaps drift",
     "PATCH configmaps fetch",
+    "PATCH configmaps profile",
     "PATCH configmaps resolve",
     "PATCH configmaps serve",
     "PATCH configmaps store",
@@ -161,13 +172,17 @@ const KINDS_OF_WRITES: [&str; 38] = [
     "PATCH engines status",
     "PATCH events ApplyFailed",
     "PATCH httproutes serve",
+    "PATCH profiles status",
     "PATCH services serve",
     "POST engines build",
     "POST events ApplyFailed",
     "POST events ConfigurationChosen",
+    "POST events ConfigurationFound",
+    "POST events ConfigurationMeasured",
     "POST events EngineBuilt",
     "POST events ModelFetched",
     "POST events ModelResolved",
+    "POST events Profiling",
     "POST events RevisionFailing",
     "POST events RevisionPromoted",
     "POST events RevisionStarting",
@@ -177,9 +192,11 @@ const KINDS_OF_WRITES: [&str; 38] = [
     "POST events StoreSwept",
     "POST jobs build",
     "POST jobs fetch",
+    "POST jobs profile",
     "POST jobs resolve",
     "POST jobs sweep",
     "POST persistentvolumeclaims store",
+    "POST profiles profile",
 ];
 
 /// Plays every fault of a story.

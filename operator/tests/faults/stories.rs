@@ -162,6 +162,20 @@ pub fn shared() -> Story {
     Story::new("shared", acts, &["Serving Serving", "Serving", "", ""]).leaves(&[])
 }
 
+/// Runs that are made up are measured on two engines, the second of which is built once the search asks for it.
+pub fn asking() -> Story {
+    let measured = Act::Edit(json!({
+        "search": {"precision": ["FP32", "INT8"], "concurrency": [1]},
+        "slo": {"objectives": [{"name": "answer", "metric": "AgentRunLatency", "percentile": "p95", "max": "10s"}]},
+        "profiling": {
+            "driver": "AgentRun", "engines": "WhenAsked",
+            "workloads": [{"name": "usual", "synthetic": {"inputTokens": 100, "outputTokens": 20, "toolCalls": 0}}],
+        },
+    }));
+    let acts = vec![Act::Create, measured, Act::Delete, WEEK];
+    Story::new("asking", acts, &["Serving", "Serving", "", ""]).from(1).leaves(&[])
+}
+
 /// An operator of another release takes over and gives back. Only edits start anything.
 pub fn releases() -> Story {
     let (later, earlier) = (Act::Release("2"), Act::Release("1"));
@@ -189,5 +203,5 @@ pub fn models() -> Story {
 /// All of them.
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
-    short.into_iter().chain([retention(), canary(), models()]).collect()
+    short.into_iter().chain([retention(), canary(), models(), asking()]).collect()
 }

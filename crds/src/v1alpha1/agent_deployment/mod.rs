@@ -49,7 +49,7 @@ pub use no_build::{
 pub use notified::{ToldFact, UndeliveredNotification};
 pub use preflight::Preflight;
 pub use profiling::{
-    Approval, Arrival, ConfigMapSource, LONGEST, OnDrift, Profiling, ProfilingBudget, ProfilingDriver,
+    Approval, Arrival, ConfigMapSource, EngineBuilds, LONGEST, OnDrift, Profiling, ProfilingBudget, ProfilingDriver,
     ProfilingSchedule, ProfilingWorkload, SyntheticRuns,
 };
 pub use reprofiling::{
@@ -66,12 +66,13 @@ pub use rollout_status::{
 pub use self_check::{JudgeCheck, SelfCheckStatus, UncheckedJudge};
 pub use serving::{Hardware, Recording, RecordingLevel, Serving};
 pub use slo::{
-    CostObjective, ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
-    QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
+    CostObjective, ErrorRateObjective, GpuFigure, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset,
+    QualityEvaluator, QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenGpuLimit,
+    WrittenObjective,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
+    AgentDeploymentStatus, EngineChoice, EngineOffer, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus,
+    ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmBlock,
@@ -195,6 +196,12 @@ pub use tracing::Tracing;
         .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
+    validation = Rule::new(
+        "self.engine.backend == 'TensorRTLLM' || !has(self.search) || !has(self.search.queueDelayMicroseconds)")
+        .message("only Triton's model of an engine of TensorRT-LLM waits for a batch: remove \
+                  search.queueDelayMicroseconds, or use backend TensorRTLLM")
+        .field_path(".search.queueDelayMicroseconds"),
+    validation = slo::limits_of_gpus_can_be_measured(),
     validation = preflight::has_gpus(),
     validation = profiling::measures_ensembles(),
     validation = Rule::new(

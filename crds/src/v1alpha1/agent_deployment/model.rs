@@ -340,6 +340,15 @@ pub struct SearchSpace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(range(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub instances: Vec<i32>,
+    /// How long requests wait at most to begin together (`max_queue_delay_microseconds` of Triton's dynamic batcher).
+    /// Absent means as the repository has it. More than one value requires `profiling`. Only with TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 8),
+        inner(range(min = 0, max = 10_000_000)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub queue_delay_microseconds: Vec<i32>,
     /// Parameters of the model's configuration that need no new build, each with the values to choose from. With
     /// TensorRTLLM they are those that `tensorrt_llm` reads when it is loaded, such as
     /// kv_cache_free_gpu_mem_fraction. Not allowed with backends without a build.
@@ -382,6 +391,7 @@ impl Default for SearchSpace {
             max_num_tokens: Vec::new(),
             concurrency: default_concurrency(),
             instances: Vec::new(),
+            queue_delay_microseconds: Vec::new(),
             parameters: Vec::new(),
         }
     }

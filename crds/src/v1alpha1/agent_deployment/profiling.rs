@@ -58,6 +58,15 @@ pub struct Profiling {
     /// Limits on the cost of a campaign.
     #[serde(default)]
     pub budget: ProfilingBudget,
+    /// Which engines are built: All before the campaign begins, as by default, or each only when the search asks for
+    /// it. Then the campaign begins with the first, and the others that it does not ask for are never built.
+    #[serde(default, skip_serializing_if = "EngineBuilds::is_default")]
+    pub engines: EngineBuilds,
+    /// Maximum number of engines that are measured at once, each in a Job that holds the GPUs of a replica: 1 by
+    /// default. Jobs for which no GPU is free wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8))]
+    pub parallel_jobs: Option<i32>,
     /// Whether the choice of a campaign is rolled out automatically, as by default. This concerns choices that differ
     /// from the current one. The first revision, and a plan that was approved before, always take over.
     #[serde(default, skip_serializing_if = "Approval::is_default")]
@@ -79,6 +88,23 @@ pub struct Profiling {
 /// The drivers, where the spec may name none. The schema of an optional enum would have the words of the enum.
 fn named_driver(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ProfilingDriver::ALL.map(ProfilingDriver::as_str), "nullable": true})
+}
+
+/// Which engines are built for a campaign.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum EngineBuilds {
+    /// Every engine of the search space, before the campaign begins.
+    #[default]
+    All,
+    /// The first one, and then those that the search asks for.
+    WhenAsked,
+}
+
+impl EngineBuilds {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What follows from drift.

@@ -1,10 +1,10 @@
 //! The service-level objectives. Selection, rollout verdicts, alerts and status all read this one object.
 
-use kube::KubeSchema;
+use kube::{KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::LatencyObjective;
-pub use slipway_vocabulary::{LatencyMetric, ThroughputUnit};
+pub use slipway_vocabulary::{GpuFigure, LatencyMetric, ThroughputUnit};
+use slipway_vocabulary::{GpuLimit, LatencyObjective};
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
@@ -33,6 +33,10 @@ pub struct ServiceLevelObjectives {
     /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostObjective>,
+    /// Bounds on what the GPUs do while configurations are measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["figure"]))]
+    pub gpu: Vec<WrittenGpuLimit>,
     /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
@@ -141,6 +145,54 @@ pub enum QualityEvaluator {
 pub struct QualityDataset {
     /// A ConfigMap of the same namespace, up to 1 MiB.
     pub config_map: ConfigMapKeyReference,
+}
+
+/// A bound on what the GPUs of a replica do, as Triton samples it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.min) || has(self.max)")
+        .message("a limit of slo.gpu needs min or max: add one of them"),
+    validation = Rule::new("!has(self.min) || !has(self.max) || self.min <= self.max")
+        .message("min of a limit of slo.gpu is above its max: lower min, or raise max"),
+    validation = Rule::new(
+        "self.figure != 'Utilization' || ((!has(self.min) || self.min <= 100) && (!has(self.max) || self.max <= 100))")
+        .message("a limit on Utilization is above 100 %: write min and max in percent")
+)]
+pub struct WrittenGpuLimit {
+    /// What is bounded.
+    pub figure: GpuFigure,
+    /// Minimum: percent, watts or MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub min: Option<i32>,
+    /// Maximum: percent, watts or MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max: Option<i32>,
+}
+
+impl From<&WrittenGpuLimit> for GpuLimit {
+    fn from(WrittenGpuLimit { figure, min, max }: &WrittenGpuLimit) -> Self {
+        let bound = |value: &Option<i32>| value.map(i32::unsigned_abs);
+        Self { figure: *figure, min: bound(min), max: bound(max) }
+    }
+}
+
+/// The rule of a spec that limits on GPUs need a Triton that has some, and measurements.
+pub(super) fn limits_of_gpus_can_be_measured() -> Rule {
+    Rule::new(
+        "!has(self.slo) || !has(self.slo.gpu) || size(self.slo.gpu) == 0 || (has(self.profiling) && has(self.serving) && \
+         has(self.serving.tritonResources) && has(self.serving.tritonResources.limits) && \
+         'nvidia.com/gpu' in self.serving.tritonResources.limits && \
+         self.serving.tritonResources.limits['nvidia.com/gpu'].matches('[1-9]') && self.engine.backend != 'SGLang' && \
+         (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI'))",
+    )
+    .message(
+        "slo.gpu bounds what Triton samples of its GPUs in a campaign: add profiling, nvidia.com/gpu to \
+         serving.tritonResources.limits and a server of Triton, or remove slo.gpu",
+    )
+    .field_path(".slo.gpu")
 }
 
 /// A bound on one percentile of one latency.

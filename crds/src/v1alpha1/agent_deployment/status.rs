@@ -288,6 +288,20 @@ pub struct EngineChoice {
     /// Measured quality, where `spec.slo.quality` asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<MeasuredQuality>,
+    /// What a campaign that asked for the engine may do, with `profiling.engines: WhenAsked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<EngineOffer>,
+}
+
+/// Answer to a campaign that asked for an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineOffer {
+    /// Digest of the manifest of the artifact that may be measured. Absent if the engine failed or was refused: the
+    /// state says why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub manifest_digest: Option<String>,
 }
 
 /// Quality of an engine's answers.

@@ -61,6 +61,11 @@ impl<'a> Ledger<'a> {
         self.measurements.iter().any(|m| m.cell.arm == arm)
     }
 
+    /// The cell of each run.
+    pub(super) fn run_cells(&self) -> impl Iterator<Item = Cell> {
+        self.measurements.iter().map(|m| m.cell)
+    }
+
     /// The arm whose engine is warm: the last one run.
     pub(super) fn warm(&self) -> Option<usize> {
         self.measurements.last().map(|m| m.cell.arm)

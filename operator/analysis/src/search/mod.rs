@@ -18,7 +18,7 @@ mod surrogate;
 
 pub use self::slipway::{Budget, Settings, Skipped, Slipway, WhyNot};
 pub use self::space::{Arm, Axis, Cell, Constraint, Metric, MetricKind, Role, Space, Value};
-pub use self::strategy::{Conclusion, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Step};
+pub use self::strategy::{Conclusion, Ending, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Step};
 
 #[cfg(test)]
 mod tests;

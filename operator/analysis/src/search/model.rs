@@ -110,7 +110,11 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
         MetricKind::Throughput => 1.0,
         MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken if driver.is_some() => -1.0,
         MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken => 0.0,
-        MetricKind::Memory | MetricKind::Utilization | MetricKind::ErrorRate | MetricKind::Other => 0.0,
+        MetricKind::Memory
+        | MetricKind::Utilization
+        | MetricKind::Power
+        | MetricKind::ErrorRate
+        | MetricKind::Other => 0.0,
     };
     let floor = match kind {
         MetricKind::ErrorRate => ERROR_FLOOR * tightest(space, metric),
@@ -132,7 +136,7 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
             space.levels[level].max(1e-9).ln() - undivided[arm][level]
         }
         MetricKind::ErrorRate => floor.ln(),
-        MetricKind::Memory | MetricKind::Utilization | MetricKind::Other => 0.0,
+        MetricKind::Memory | MetricKind::Utilization | MetricKind::Power | MetricKind::Other => 0.0,
     };
     let known = |arm: usize, level: usize| given(space, metric, arm, level).unwrap_or_else(|| expected(arm, level));
     let known = (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| known(arm, level)).collect());
@@ -171,6 +175,6 @@ fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
         MetricKind::Memory => [3.0, 0.4, 0.02, 0.02, 0.02, 0.05],
         MetricKind::Utilization => [3.0, 0.3, 0.2, 0.1, 0.25, 0.2],
         MetricKind::ErrorRate => [0.5, 0.5, 0.3, 0.2, 0.3, 0.5],
-        MetricKind::Other => [3.0, 0.4, 0.2, 0.1, 0.3, 0.2],
+        MetricKind::Power | MetricKind::Other => [3.0, 0.4, 0.2, 0.1, 0.3, 0.2],
     })
 }

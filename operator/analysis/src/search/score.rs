@@ -5,7 +5,7 @@
 //! independent.
 
 use super::surrogate::{Belief, MetricBelief};
-use super::{Constraint, Space};
+use super::{Constraint, MetricKind, Space};
 use crate::pareto::Direction;
 use crate::slo::Bound;
 
@@ -28,6 +28,8 @@ pub(super) struct Score {
     pub objective: f64,
     /// Standard deviation of ln objective.
     pub spread: f64,
+    /// Chance that the limits on what is sampled of the device are met.
+    pub sampled: f64,
 }
 
 /// Scores cells of a space against the incumbent. What is the same for every cell is worked out once.
@@ -48,18 +50,21 @@ struct Limit {
     metric: usize,
     /// 1 for an upper limit, -1 for a lower one.
     sign: f64,
+    /// Whether its metric is sampled of the device.
+    is_sampled: bool,
     /// ln (limit + floor); a limit that nothing positive meets, or everything does, is infinitely far.
     ln: f64,
 }
 
 impl Limit {
-    fn new(constraint: &Constraint, floor: f64) -> Self {
+    fn new(constraint: &Constraint, kind: MetricKind, floor: f64) -> Self {
         let (limit, sign) = match constraint.bound {
             Bound::AtMost(limit) => (limit, 1.0),
             Bound::AtLeast(limit) => (limit, -1.0),
         };
         let limit = limit + floor;
-        Self { metric: constraint.metric, sign, ln: if limit <= 0.0 { f64::NEG_INFINITY } else { limit.ln() } }
+        let ln = if limit <= 0.0 { f64::NEG_INFINITY } else { limit.ln() };
+        Self { metric: constraint.metric, sign, is_sampled: kind.is_sampled(), ln }
     }
 
     /// The distance in logarithms by which a mean meets it; negative when it misses.
@@ -76,7 +81,9 @@ impl Limit {
 impl Scorer {
     /// For a space whose metrics have floors, and the incumbent's ln objective, larger is better.
     pub(super) fn new(space: &Space, floor: impl Fn(usize) -> f64, incumbent: Option<f64>) -> Self {
-        let limit = |constraint: &Constraint| Limit::new(constraint, floor(constraint.metric));
+        let limit = |constraint: &Constraint| {
+            Limit::new(constraint, space.metrics[constraint.metric].kind, floor(constraint.metric))
+        };
         let node = |node: usize| {
             let z = SPACING * node as f64 - 4.0;
             (z, SPACING * (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt())
@@ -111,7 +118,12 @@ impl Scorer {
         }
         let (mean, spread) = law(belief, self.objective);
         let objective = self.direction.as_cost(-mean);
-        Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective, spread }
+        let sampled = self.limits.iter().filter(|limit| limit.is_sampled).map(|limit| {
+            let (mean, sd) = law(belief, limit.metric);
+            normal_cdf(limit.room(mean), sd)
+        });
+        let sampled = sampled.product();
+        Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective, spread, sampled }
     }
 
     /// The upper bound of a cell's score. Its chance is that of the constraint least likely to be met; it is 1 where
@@ -130,7 +142,7 @@ impl Scorer {
         let objective = self.direction.as_cost(-mean);
         let improvement = |incumbent: f64| improvement(objective - incumbent, spread).min(feasible * MOST_GAIN);
         let gain = self.incumbent.map_or(0.0, improvement);
-        Score { feasible: feasible * belief.runs, gain, objective, spread }
+        Score { feasible: feasible * belief.runs, gain, objective, spread, sampled: 1.0 }
     }
 }
 

@@ -89,6 +89,8 @@ pub enum MetricKind {
     Memory,
     /// Busy share of a device.
     Utilization,
+    /// Power that a device draws.
+    Power,
     /// Share of failed requests; often exactly zero.
     ErrorRate,
     /// Anything else.
@@ -101,7 +103,22 @@ impl MetricKind {
     pub fn is_time(self) -> bool {
         match self {
             Self::Latency | Self::FirstToken | Self::PerToken => true,
-            Self::Throughput | Self::Memory | Self::Utilization | Self::ErrorRate | Self::Other => false,
+            Self::Throughput | Self::Memory | Self::Utilization | Self::Power | Self::ErrorRate | Self::Other => false,
+        }
+    }
+
+    /// Whether it is sampled of a device now and then, and tied to throughput by nothing that is known.
+    #[must_use]
+    pub fn is_sampled(self) -> bool {
+        match self {
+            Self::Utilization | Self::Power => true,
+            Self::Throughput
+            | Self::Latency
+            | Self::FirstToken
+            | Self::PerToken
+            | Self::Memory
+            | Self::ErrorRate
+            | Self::Other => false,
         }
     }
 }

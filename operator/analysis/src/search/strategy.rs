@@ -27,6 +27,30 @@ pub enum Outcome {
     Failed,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It was measured to its end, whatever it showed.
+    Whole,
+    /// An early verdict may have ended it as infeasible.
+    CutShort,
+    /// It failed.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome of a run by its ending and by what is known of each metric. One that lacks a value says no more than
+    /// one that was cut short.
+    #[must_use]
+    pub fn of(ending: Ending, values: Vec<Option<f64>>, log_sds: Vec<f64>) -> Self {
+        match (ending, values.iter().copied().collect::<Option<Vec<f64>>>()) {
+            (Ending::Failed, _) => Self::Failed,
+            (Ending::Whole, Some(values)) => Self::Measured { values, log_sds },
+            (Ending::Whole | Ending::CutShort, _) => Self::Aborted { values, log_sds },
+        }
+    }
+}
+
 /// Why a run was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

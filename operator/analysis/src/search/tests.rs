@@ -1,3 +1,5 @@
+mod categories;
+
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 
@@ -103,6 +105,17 @@ fn the_best_feasible_cell_is_found_and_confirmed_by_a_run_of_its_own() {
         [best]
     );
     assert!(measurements.len() < 12, "{} of 24 cells", measurements.len());
+}
+
+#[test]
+fn a_run_to_its_end_is_measured_and_one_that_lacks_a_value_is_as_one_that_was_cut_short() {
+    let of = |ending, values: &[Option<f64>]| Outcome::of(ending, values.to_vec(), vec![0.0; values.len()]);
+    let (whole, part) = ([Some(1.0), Some(2.0)], [Some(1.0), None]);
+    let cut_short = |values: &[Option<f64>]| Outcome::Aborted { values: values.to_vec(), log_sds: vec![0.0; 2] };
+    assert_eq!(of(Ending::Whole, &whole), exact(vec![1.0, 2.0]));
+    assert_eq!(of(Ending::Whole, &part), cut_short(&part));
+    assert_eq!(of(Ending::CutShort, &whole), cut_short(&whole));
+    assert_eq!(of(Ending::Failed, &whole), Outcome::Failed);
 }
 
 #[test]

@@ -18,6 +18,10 @@ pub struct Bounded {
     pub upper: Option<f64>,
 }
 
+/// The standard error in ln of a figure that is sampled of a device. It has no bounds: verdicts compare it as it is.
+/// So does a search, also where recorded measurements are replayed.
+pub const SAMPLED_LOG_ERROR: f64 = 0.0;
+
 /// The standard error of a percentile in ln: half the width of its bounds; without an upper one, as a high percentile
 /// of few requests has none, what lies below. One that was not measured is known least.
 #[must_use]

@@ -253,9 +253,11 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
         pairs.push(pair("Model", format!("{} {}", model.pinned_uri, model.source_digest)));
     }
     for engine in &inputs.engines {
+        let asked = material.profile.status.iter().flat_map(|status| &status.asked);
+        let asked = asked.filter(|asked| asked.engine == engine.name).find_map(|asked| asked.manifest_digest.as_ref());
         pairs.push(pair(
             &format!("Engine {}", engine.display_name),
-            format!("{} {}", engine.name, engine.manifest_digest),
+            format!("{} {}", engine.name, asked.unwrap_or(&engine.manifest_digest)),
         ));
         let built = material.engines.iter().find(|built| built.metadata.name.as_ref() == Some(&engine.name));
         let builder = built.map(|built| built.spec.build.builder_image_digest.clone());

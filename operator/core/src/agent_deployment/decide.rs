@@ -87,6 +87,7 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
         let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
         let target = Target { hash, input_hash, plan: kept.plan.clone() };
         let Planned { value: restored, parts } = fetch::restore(world);
+        let parts = parts.and(profiling::leave_asking(world));
         // It was approved when it was made.
         return parts.with(restored.map(|()| Asked { target: Ok(target), proposal: None }));
     }

@@ -1,7 +1,9 @@
 //! Steps 1 to 3, from the model's reference to engines: what a campaign measures and what serves. Pure.
 
+use slipway_crds::v1alpha1::profile::ProfiledEngine;
+
 use super::{
-    engines::{self, built::BuiltEngine},
+    engines::{self, Engines, built::BuiltEngine},
     parts::{Halt, Parts, Planned, Planning},
     preflight::planned_preflight,
     resolve::{self, Resolved, fetch},
@@ -18,6 +20,8 @@ use crate::{
 pub(super) struct Prepared {
     pub(super) resolved: Resolved,
     pub(super) engines: Vec<BuiltEngine>,
+    /// All engines that a campaign may ask for; empty where all are built beforehand.
+    pub(super) askable: Vec<ProfiledEngine>,
     pub(super) preflight: Option<PlannedPreflight>,
 }
 
@@ -37,8 +41,8 @@ pub(super) fn prepare(world: &World) -> Planning<Prepared> {
         // What cannot be built need not be fetched.
         parts.join(buildable(world, &resolved))?;
         parts.join(fetch::decide(world, &resolved))?;
-        let engines = parts.join(engines::decide(world, &resolved))?;
-        Ok(Prepared { resolved, engines, preflight })
+        let Engines { accepted, askable } = parts.join(engines::decide(world, &resolved))?;
+        Ok(Prepared { resolved, engines: accepted, askable, preflight })
     })
 }
 

@@ -3,6 +3,7 @@
 mod alerts;
 mod announcements;
 mod approval;
+mod asking;
 mod autoscaling;
 mod baseline_histories;
 mod budgets;

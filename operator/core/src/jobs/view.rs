@@ -29,6 +29,8 @@ pub struct JobView {
     pub pinned_images: BTreeMap<String, String>,
     /// What it fetches from where; absent of other Jobs, and of fetch Jobs of releases that did not say so.
     pub fetch: Option<FetchView>,
+    /// What it may spend of a campaign's budget; absent where it runs alone.
+    pub grant: Option<Grant>,
     /// The AgentDeployment that it was created for, by its label.
     pub agent_deployment: Option<String>,
     /// When it ended, if it has.
@@ -48,6 +50,33 @@ impl FetchView {
     fn of(job: &Job) -> Option<Self> {
         let annotation = |key| job.annotations().get(key).cloned();
         Some(Self { content: annotation(labels::FETCH_CONTENT)?, place: annotation(labels::FETCH_PLACE)? })
+    }
+}
+
+/// What the engine of a Job may spend of a campaign's budget in all, as the Job's annotations say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Measurements.
+    pub measurements: u32,
+    /// GPU time in milliseconds.
+    pub gpu_millis: u64,
+}
+
+impl Grant {
+    /// The grant of a Job, if it has one.
+    pub fn of(job: &Job) -> Option<Self> {
+        let annotation = |key| job.annotations().get(key);
+        let measurements = annotation(labels::GRANTED_MEASUREMENTS)?.parse().ok()?;
+        let gpu_millis = annotation(labels::GRANTED_GPU_MILLISECONDS)?.parse().ok()?;
+        Some(Self { measurements, gpu_millis })
+    }
+
+    /// The annotations that say it.
+    pub fn annotations(self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (labels::GRANTED_MEASUREMENTS.to_owned(), self.measurements.to_string()),
+            (labels::GRANTED_GPU_MILLISECONDS.to_owned(), self.gpu_millis.to_string()),
+        ])
     }
 }
 
@@ -113,6 +142,7 @@ impl JobView {
             image_digests: BTreeMap::new(),
             pinned_images: BTreeMap::new(),
             fetch: None,
+            grant: None,
             agent_deployment: None,
             ended_at: None,
         }
@@ -133,6 +163,7 @@ impl JobView {
             image_digests: pod.map(image_digests).unwrap_or_default(),
             pinned_images: pod.map(pinned_images).unwrap_or_default(),
             fetch: FetchView::of(job),
+            grant: Grant::of(job),
             agent_deployment: job.labels().get(labels::AGENT_DEPLOYMENT).cloned(),
             ended_at: finished(job).and_then(|(_, at)| at),
         }

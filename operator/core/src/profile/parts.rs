@@ -3,7 +3,7 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::JobAttempt,
-    profile::{Infeasible, MeasuredEngine, Measurement, NotMeasured, ProfileChoice},
+    profile::{AskedEngine, Infeasible, MeasuredEngine, Measurement, NotMeasured, ProfileChoice},
 };
 
 use crate::parts::{self, Findings};
@@ -26,6 +26,8 @@ pub struct Found {
     pub measurements: Vec<Measurement>,
     /// What was not measured, and why. Entries that are already known are left out.
     pub not_measured: Vec<NotMeasured>,
+    /// Engines that the search asks for. A known one gets its artifact.
+    pub asked: Vec<AskedEngine>,
     /// Engines whose measurements have ended.
     pub engines: Vec<MeasuredEngine>,
     /// Attempts of Jobs; each replaces the previous one with the same kind and input.
@@ -40,10 +42,11 @@ pub struct Found {
 
 impl Findings for Found {
     fn and(self, later: Self) -> Self {
-        let Self { measurements, not_measured, engines, jobs, front, choice, infeasible } = later;
+        let Self { measurements, not_measured, asked, engines, jobs, front, choice, infeasible } = later;
         Self {
             measurements: [self.measurements, measurements].concat(),
             not_measured: [self.not_measured, not_measured].concat(),
+            asked: [self.asked, asked].concat(),
             engines: [self.engines, engines].concat(),
             jobs: [self.jobs, jobs].concat(),
             front: front.or(self.front),
@@ -61,10 +64,11 @@ impl Found {
 
     /// The status with what was found out.
     pub fn into_status(self, before: ProfileStatus) -> ProfileStatus {
-        let Self { measurements, not_measured, engines, jobs, front, choice, infeasible } = self;
+        let Self { measurements, not_measured, asked, engines, jobs, front, choice, infeasible } = self;
         ProfileStatus {
             measurements: measurements.into_iter().fold(before.measurements, with_row),
             not_measured: not_measured.into_iter().fold(before.not_measured, with_not_measured),
+            asked: asked.into_iter().fold(before.asked, with_asked),
             engines: [before.engines, engines].concat(),
             jobs: jobs.into_iter().fold(before.jobs, with_attempt),
             front: front.unwrap_or(before.front),
@@ -93,6 +97,14 @@ fn with_not_measured(mut known: Vec<NotMeasured>, entry: NotMeasured) -> Vec<Not
     let what = |of: &NotMeasured| (of.engine.clone(), of.configuration.clone(), of.from_level, of.to_level);
     if known.len() < MAX_NOT_MEASURED && !known.iter().any(|known| what(known) == what(&entry)) {
         known.push(entry);
+    }
+    known
+}
+
+fn with_asked(mut known: Vec<AskedEngine>, asked: AskedEngine) -> Vec<AskedEngine> {
+    match known.iter_mut().find(|known| known.engine == asked.engine) {
+        Some(known) => known.manifest_digest = asked.manifest_digest.or(known.manifest_digest.take()),
+        None => known.push(asked),
     }
     known
 }

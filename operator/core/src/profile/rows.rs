@@ -2,10 +2,12 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{DEFINITIONS, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
+    profile::{
+        DEFINITIONS, MeasuredGpu, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured,
+    },
 };
 pub use slipway_selection::natural;
-use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
+use slipway_worker_contract::{self as contract, Gpu, Latency, Phase, Progress, Row};
 
 use super::{
     parts::Found,
@@ -103,6 +105,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         per_kilosecond: long(row.per_kilosecond),
         latencies: row.latencies.iter().take(16).map(measured_latency).collect(),
         output_tokens: row.output_tokens.map(long),
+        gpu: row.gpu.as_ref().and_then(measured_gpu),
         cost: None,
         gpu_milliseconds: long(row.gpu_millis),
         records: row.records.as_ref().map(ToString::to_string),
@@ -127,6 +130,7 @@ pub fn failed(subject: Subject<'_>, (configuration, level): (&str, i32), words: 
         per_kilosecond: 0,
         latencies: Vec::new(),
         output_tokens: None,
+        gpu: None,
         cost: None,
         gpu_milliseconds: 0,
         records: None,
@@ -136,7 +140,8 @@ pub fn failed(subject: Subject<'_>, (configuration, level): (&str, i32), words: 
     }
 }
 
-fn row(measurement: &Measurement) -> Row {
+/// A row of the status as the worker reported it.
+pub fn row(measurement: &Measurement) -> Row {
     Row {
         arm: measurement.configuration.clone(),
         level: unsigned(measurement.level),
@@ -147,12 +152,34 @@ fn row(measurement: &Measurement) -> Row {
         per_kilosecond: natural(measurement.per_kilosecond),
         latencies: measurement.latencies.iter().map(latency).collect(),
         output_tokens: measurement.output_tokens.map(natural),
-        gpu: None,
+        gpu: measurement.gpu.as_ref().map(gpu),
         gpu_millis: natural(measurement.gpu_milliseconds),
         model_analyzer: None,
         records: measurement.records.as_deref().and_then(|digest| digest.parse().ok()),
         arrivals_per_kilosecond: None,
         reason: String::new(),
+    }
+}
+
+/// A zero is what workers of earlier versions had in place of a figure that is not known.
+fn measured_gpu(gpu: &Gpu) -> Option<MeasuredGpu> {
+    let Gpu { memory_mib, utilization_percent, power_watts } = *gpu;
+    let measured = MeasuredGpu {
+        utilization_percent: utilization_percent.map(i32::from).filter(|percent| *percent > 0),
+        power_watts: power_watts.map(signed).filter(|watts| *watts > 0),
+        memory_mebibytes: memory_mib.map(signed).filter(|mebibytes| *mebibytes > 0),
+    };
+    let MeasuredGpu { utilization_percent, power_watts, memory_mebibytes } = measured;
+    let is_known = utilization_percent.or(power_watts).or(memory_mebibytes).is_some();
+    is_known.then_some(measured)
+}
+
+fn gpu(measured: &MeasuredGpu) -> Gpu {
+    let MeasuredGpu { utilization_percent, power_watts, memory_mebibytes } = *measured;
+    Gpu {
+        memory_mib: memory_mebibytes.map(unsigned),
+        utilization_percent: utilization_percent.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX)),
+        power_watts: power_watts.map(unsigned),
     }
 }
 

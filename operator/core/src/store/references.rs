@@ -119,10 +119,12 @@ impl References {
 
     fn profile(&mut self, profile: &Profile) {
         let holder = format!("Profile {}", profile.name_any());
-        for engine in &profile.spec.inputs.engines {
-            let folder = artifact(&engine.name, &engine.manifest_digest);
-            folder.into_iter().for_each(|folder| self.hold(folder, &holder));
-        }
+        let built = profile.spec.inputs.engines.iter();
+        let built = built.filter_map(|engine| artifact(&engine.name, &engine.manifest_digest));
+        // Engines that a campaign asks for have their artifact in its status.
+        let asked = profile.status.iter().flat_map(|status| &status.asked);
+        let asked = asked.filter_map(|asked| artifact(&asked.engine, asked.manifest_digest.as_ref()?));
+        built.chain(asked).for_each(|folder| self.hold(folder, &holder));
         self.hold(paths::campaign_records(&profile.spec.input_hash), &holder);
     }
 

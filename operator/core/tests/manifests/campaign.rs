@@ -12,7 +12,11 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_operator_core::{
     agent_deployment::{profiling, world::World},
-    profile::{build::profile_job, scope::JobScope, world::ProfileWorld},
+    profile::{
+        build::profile_job,
+        scope::JobScope,
+        world::{AgentView, ProfileWorld},
+    },
 };
 
 use super::objects::{digest, entry, ranks, settings, value};
@@ -50,6 +54,8 @@ fn profile_world(profile: &Profile) -> ProfileWorld {
         jobs: BTreeMap::new(),
         progress: BTreeMap::new(),
         earlier: Vec::new(),
+        agent: AgentView::default(),
+        created: None,
     }
 }
 

@@ -61,6 +61,54 @@ def resnet50(source, target):
         write(target / f"{name}.json", {**base, "objective": objective, "constraints": constraints})
 
 
+def device_limits(checkpoint, target):
+    """Model Analyzer's checkpoint of two models: limits on what it samples of the GPU, as tight as quantiles of all cells."""
+    results = json.loads(checkpoint.read_text())["ResultManager.results"]["_results"]
+    for model, variants in sorted(results.items()):
+        name = model.removesuffix("_libtorch")
+        out = []
+        for variant, (configs, measurements) in sorted(variants.items()):
+            config = configs["_model_run_configs"][0]["_model_config"]
+            if variant.endswith("default"):
+                continue  # the same configuration as one instance with batch 128
+            for measurement in measurements.values():
+                (run,) = measurement["_model_config_measurements"]
+                values = {key: entry["_value"] for key, entry in run["_non_gpu_data"] + measurement["_avg_gpu_data"]}
+                used, free = values["gpu_used_memory"], values["gpu_free_memory"]
+                out.append({
+                    "instance_count": config["instanceGroup"][0]["count"], "max_batch_size": config["maxBatchSize"],
+                    "concurrency": run["_model_specific_pa_params"]["concurrency-range"],
+                    "perf_latency_p99": values["perf_latency_p99"], "perf_throughput": values["perf_throughput"],
+                    "gpu_utilization": f"{values['gpu_utilization']:.4f}",
+                    "gpu_power_usage": f"{values['gpu_power_usage']:.3f}",
+                    "gpu_memory_percent": f"{100 * used / (used + free):.4f}",
+                    "run_seconds": f"{3 * max(1.0, 50 / values['perf_throughput']) + 5:.3f}"})
+        out.sort(key=lambda row: (row["instance_count"], row["max_batch_size"], row["concurrency"]))
+        with open(target / f"{name}.csv", "w", newline="") as f:
+            writer = csv.DictWriter(f, out[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(out)
+        base = {"table": f"{name}.csv", "arm": ["instance_count", "max_batch_size"], "level": "concurrency", "gpus": 1,
+                "startSeconds": 15, "runSeconds": "run_seconds",
+                "roles": {"instance_count": "instances", "max_batch_size": "maxBatchSize", "concurrency": "concurrency"},
+                "objective": {"column": "perf_throughput", "direction": "max"}}
+
+        def quantile(column, percent):
+            values = sorted(float(row[column]) for row in out)
+            return round(values[len(values) * percent // 100], 3)
+
+        p99 = {"column": "perf_latency_p99", "max": 50}
+        for percent in (25, 50, 70, 80, 85, 90, 95):
+            utilization = {"column": "gpu_utilization", "min": quantile("gpu_utilization", percent)}
+            write(target / f"{name}-utilization-{percent}.json", {**base, "constraints": [utilization]})
+        for percent in (25, 50):
+            utilization = {"column": "gpu_utilization", "min": quantile("gpu_utilization", percent)}
+            write(target / f"{name}-utilization-{percent}-p99-50ms.json", {**base, "constraints": [utilization, p99]})
+        for percent in (5, 10, 25, 50, 75):
+            power = {"column": "gpu_power_usage", "max": quantile("gpu_power_usage", percent)}
+            write(target / f"{name}-power-{percent}.json", {**base, "constraints": [power]})
+
+
 def llm_pilot(source, target, streams):
     """Runs of 120 s, a start of 120 s; an infeasible run is cut on its recorded requests, or charged as measured on them."""
     rows = list(csv.DictReader(open(source / "aggregate.csv")))
@@ -207,6 +255,7 @@ def perturb(folder, copies):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-analyzer", type=pathlib.Path, help="a brute grid of Model Analyzer as CSV")
+    parser.add_argument("--checkpoint", type=pathlib.Path, help="Model Analyzer's experiments/data/*/0.ckpt, for device limits")
     parser.add_argument("--llm-pilot", type=pathlib.Path, help="a directory with aggregate.csv and prices.csv")
     parser.add_argument("--argonne", type=pathlib.Path, help="throughput_latency_all.csv of LLM-Inference-Bench")
     parser.add_argument("--inferencex", type=pathlib.Path, help="points.csv of the decode SLO experiment")
@@ -217,6 +266,9 @@ def main():
     if args.model_analyzer:
         (args.target / "resnet50").mkdir(parents=True, exist_ok=True)
         resnet50(args.model_analyzer, args.target / "resnet50")
+    if args.checkpoint:
+        (args.target / "device").mkdir(parents=True, exist_ok=True)
+        device_limits(args.checkpoint, args.target / "device")
     if args.llm_pilot:
         (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
         llm_pilot(args.llm_pilot, args.target / "llm_pilot", dict(s.split("=") for s in args.streams.split(",") if s))

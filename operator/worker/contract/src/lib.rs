@@ -18,7 +18,7 @@ mod task;
 mod tensorrt_llm;
 
 pub use slipway_vocabulary::{
-    FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
+    FailureClass, GpuFigure, GpuLimit, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
     recording::{RecordedCall, RunLengths, TraceLine},
 };
 
@@ -36,8 +36,9 @@ pub use crate::{
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{
-        Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
-        Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured,
+        Gpu, Judged, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow,
+        NotMeasured, Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured, has_too_many_errors,
+        unknown_figure,
     },
     sweep::{SweepResult, SweepTask},
     task::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::{LatencyObjective, ProfilingDriver};
+use slipway_vocabulary::{GpuLimit, LatencyObjective, ProfilingDriver};
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -57,6 +57,9 @@ pub struct ProfileTask {
     /// The throughput that one replica must reach, in requests or runs per 1,000 seconds; absent without a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_per_kilosecond: Option<u64>,
+    /// Bounds on what the GPUs do, each figure once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_limits: Vec<GpuLimit>,
 }
 
 /// An engine of the same campaign that was measured before.

@@ -4,7 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, LatencyMetric, MeasurementVerdict, Percentile};
+use slipway_vocabulary::MissedSide;
+
+use crate::{
+    Digest, EngineRef, FailureClass, GpuFigure, GpuLimit, LatencyMetric, LatencyObjective, MeasurementVerdict,
+    Percentile,
+};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -114,16 +119,98 @@ impl From<LatencyMetric> for MetricWord {
     }
 }
 
-/// The GPU while a level ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The GPU while a level ran. What Triton did not say is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gpu {
     /// Most memory used, MiB.
-    pub memory_mib: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u32>,
     /// Mean utilization, percent.
-    pub utilization_percent: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<u8>,
     /// Mean power, watts.
-    pub power_watts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<u32>,
+}
+
+impl Gpu {
+    /// The same without the figures that nobody limits.
+    pub fn limited_by(self, limits: &[GpuLimit]) -> Self {
+        let is_limited = |figure| limits.iter().any(|limit| limit.figure == figure);
+        Self {
+            memory_mib: self.memory_mib.filter(|_| is_limited(GpuFigure::Memory)),
+            utilization_percent: self.utilization_percent.filter(|_| is_limited(GpuFigure::Utilization)),
+            power_watts: self.power_watts.filter(|_| is_limited(GpuFigure::Power)),
+        }
+    }
+
+    /// A figure of it, if it is known.
+    pub fn figure(&self, figure: GpuFigure) -> Option<u32> {
+        match figure {
+            GpuFigure::Utilization => self.utilization_percent.map(u32::from),
+            GpuFigure::Power => self.power_watts,
+            GpuFigure::Memory => self.memory_mib,
+        }
+    }
+}
+
+/// Measured milliseconds from which a row without a figure says that Triton does not have it. Triton has new ones every
+/// two seconds.
+const LEAST_SAMPLED_MILLIS: u64 = 5_000;
+
+/// The words for a limited figure that Triton does not have: no further row can be judged by the limit. Two rows were
+/// long enough to have it, and no row has.
+pub fn unknown_figure<'a>(rows: impl Iterator<Item = &'a Row>, limits: &[GpuLimit]) -> Option<String> {
+    let is_measured = |row: &&Row| row.verdict != MeasurementVerdict::Failed;
+    let rows: Vec<&Row> = rows.filter(is_measured).collect();
+    let lacks = |row: &Row, figure| row.gpu.and_then(|gpu| gpu.figure(figure)).is_none();
+    let long = rows.iter().filter(|row| row.millis >= LEAST_SAMPLED_MILLIS).count();
+    let unknown = limits.iter().find(|limit| rows.iter().all(|row| lacks(row, limit.figure)))?;
+    (long > 1).then(|| {
+        let figure = unknown.figure;
+        format!(
+            "{figure} is limited, and Triton's metrics do not have it: remove the limit, or use GPUs that report it"
+        )
+    })
+}
+
+/// What a row was judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// The objectives that its driver can measure.
+    pub objectives: &'a [LatencyObjective],
+    /// Most errors in parts per million, where there is a limit.
+    pub error_rate_max_ppm: Option<u32>,
+    /// Bounds on what the GPUs did.
+    pub gpu_limits: &'a [GpuLimit],
+}
+
+/// Whether so many errors are too many. The share counts as it was seen: a proof of a small share would take more runs
+/// than any campaign has.
+pub fn has_too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> bool {
+    let total = u64::from(errors) + successes as u64;
+    let ppm = u64::from(errors) * 1_000_000 / total.max(1);
+    successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max))
+}
+
+impl Row {
+    /// Whether all that it misses is a least value of a GPU's figure: it ran to its end, and more in flight may reach
+    /// that value.
+    pub fn misses_only_a_minimum(&self, by: Judged<'_>) -> bool {
+        let Some(gpu) = self.gpu.filter(|_| self.verdict == MeasurementVerdict::Infeasible) else { return false };
+        let sides = || by.gpu_limits.iter().filter_map(|limit| limit.missed_by(gpu.figure(limit.figure)?));
+        let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
+        let is_slow = |objective: &LatencyObjective| {
+            let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
+            // A row may have had no room for it.
+            self.latencies.iter().find(of).is_none_or(|l| l.lower_micros > objective.max_microseconds)
+        };
+        sides().any(|side| is_below(&side))
+            && sides().all(|side| is_below(&side))
+            && !by.objectives.iter().any(is_slow)
+            && !has_too_many_errors(self.errors, self.count as usize, by.error_rate_max_ppm)
+    }
 }
 
 /// Model Analyzer's own figures of a level.

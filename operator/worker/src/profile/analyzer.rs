@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use slipway_worker_contract::{FailureClass, Gpu, ModelAnalyzerRow};
 use tokio::{process::Command, sync::watch};
 
-use super::shim::{GROUP_FILE, LevelTask, ORDER_ENV, OUTCOME_FILE, Outcome};
+use super::{
+    gpu_samples::{self, Means},
+    shim::{GROUP_FILE, LevelTask, ORDER_ENV, OUTCOME_FILE, Outcome},
+};
 use crate::failure::Classify;
 
 /// Beyond the level's own time: start of Model Analyzer, warm-up, one slow chunk, reports.
@@ -200,7 +203,7 @@ pub async fn run(
         (_, false) => Err(AnalyzerError::Failed { status: status.to_string(), log: words() }),
         (None, true) => Err(AnalyzerError::NoRow { level, log: words() }),
         (Some(outcome), true) => match read_row(&folder, level)? {
-            Some(row) => Ok(Measured { outcome, row, gpu: read_gpu(&folder) }),
+            Some(row) => Ok(Measured { gpu: read_gpu(&folder, &outcome), outcome, row }),
             None => Err(AnalyzerError::NoRow { level, log: words() }),
         },
     }
@@ -272,30 +275,80 @@ fn parse_row(text: &str, level: u32) -> Option<ModelAnalyzerRow> {
     })
 }
 
-/// Reads the GPU's figures from the last chunk's CSV (`uuid:value;` per device): the largest memory, and the mean of
-/// the rest.
-fn read_gpu(folder: &Path) -> Option<Gpu> {
-    let last = (0..).map(|i| folder.join(format!("chunk-{i}.csv"))).take_while(|path| path.exists()).last()?;
-    parse_gpu(&fs::read_to_string(last).ok()?)
+/// Reads the GPU's figures from the CSV of every chunk: the largest memory, and the mean of the rest by time.
+fn read_gpu(folder: &Path, outcome: &Outcome) -> Option<Gpu> {
+    let Outcome::Measured { chunks, .. } = outcome else { return None };
+    let mut all = OverChunks::default();
+    for (number, chunk) in chunks.iter().enumerate() {
+        if let Ok(text) = fs::read_to_string(folder.join(format!("chunk-{number}.csv"))) {
+            all.add(&text, chunk.window_nanos as f64);
+        }
+    }
+    all.gpu()
 }
 
-fn parse_gpu(text: &str) -> Option<Gpu> {
+/// What the GPUs did in some chunks.
+#[derive(Debug, Default)]
+struct OverChunks {
+    memory: Option<f64>,
+    utilization: Weighted,
+    power: Weighted,
+}
+
+/// A mean in which longer chunks count for more.
+#[derive(Debug, Default)]
+struct Weighted {
+    total: f64,
+    weight: f64,
+}
+
+impl Weighted {
+    fn add(&mut self, values: &[f64], weight: f64) {
+        self.total += weight * values.iter().sum::<f64>() / values.len() as f64;
+        self.weight += weight;
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.total / self.weight)
+    }
+}
+
+impl OverChunks {
+    /// Adds a chunk of some length by its CSV (`uuid:value;` per device), with 0 where Triton could not read a figure.
+    fn add(&mut self, text: &str, length: f64) {
+        let known = |name: &str| {
+            let values: Vec<f64> = gpu_column(text, name)?.into_iter().filter_map(gpu_samples::known).collect();
+            (!values.is_empty()).then_some(values)
+        };
+        let (memory, power) = (known("Max GPU Memory Usage"), known("Avg GPU Power Usage"));
+        let is_read = memory.is_some() || power.is_some();
+        let is_sample = |values: &Vec<f64>| is_read || values.iter().any(|value| *value > 0.0);
+        if let Some(utilization) = gpu_column(text, "Avg GPU Utilization").filter(is_sample) {
+            self.utilization.add(&utilization, length);
+        }
+        if let Some(power) = power {
+            self.power.add(&power, length);
+        }
+        self.memory = memory.into_iter().flatten().chain(self.memory).reduce(f64::max);
+    }
+
+    fn gpu(&self) -> Option<Gpu> {
+        gpu_samples::of_means(Means {
+            memory_bytes: self.memory,
+            utilization: self.utilization.mean(),
+            power: self.power.mean(),
+        })
+    }
+}
+
+/// The values of a column, one for each device, if it has any.
+fn gpu_column(text: &str, name: &str) -> Option<Vec<f64>> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let headers = reader.headers().ok()?.clone();
     let record = reader.records().next()?.ok()?;
-    let values = |name: &str| -> Option<Vec<f64>> {
-        let cell = record.get(headers.iter().position(|header| header == name)?)?;
-        let values: Vec<f64> = cell.split(';').filter_map(|part| part.rsplit_once(':')?.1.parse().ok()).collect();
-        (!values.is_empty()).then_some(values)
-    };
-    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
-    let memory = values("Max GPU Memory Usage")?.into_iter().fold(0.0, f64::max);
-    Some(Gpu {
-        memory_mib: (memory / f64::from(1 << 20)).round() as u32,
-        // Triton reports a share between 0 and 1.
-        utilization_percent: (values("Avg GPU Utilization").map_or(0.0, mean) * 100.0).round() as u8,
-        power_watts: values("Avg GPU Power Usage").map_or(0.0, mean).round() as u32,
-    })
+    let cell = record.get(headers.iter().position(|header| header == name)?)?;
+    let values: Vec<f64> = cell.split(';').filter_map(|part| part.rsplit_once(':')?.1.parse().ok()).collect();
+    (!values.is_empty()).then_some(values)
 }
 
 /// The last telling lines of Model Analyzer's log.
@@ -324,12 +377,42 @@ mod tests {
         assert_eq!(parse_row(&ROWS.replace("p99 Latency (ms)", "p90 Latency (ms)"), 4), None);
     }
 
+    /// What chunks of so many seconds say.
+    fn over(chunks: &[(&str, f64)]) -> Option<Gpu> {
+        let mut all = OverChunks::default();
+        chunks.iter().for_each(|(text, length)| all.add(text, *length));
+        all.gpu()
+    }
+
     #[test]
     fn gpu_columns_are_read_per_device_and_absent_on_a_cpu() {
         let text = "Concurrency,Avg GPU Utilization,Avg GPU Power Usage,Max GPU Memory Usage,Total GPU Memory\n\
                     4,GPU-a:0.91;GPU-b:0.71;,GPU-a:350.5;GPU-b:250.5;,GPU-a:15032385536;GPU-b:1048576;,\n";
-        let expected = Gpu { memory_mib: 14_336, utilization_percent: 81, power_watts: 301 };
-        assert_eq!(parse_gpu(text), Some(expected));
-        assert_eq!(parse_gpu("Concurrency,Avg GPU Utilization,Max GPU Memory Usage\n4,,\n"), None);
+        let expected = Gpu { memory_mib: Some(14_336), utilization_percent: Some(81), power_watts: Some(301) };
+        assert_eq!(over(&[(text, 1.0)]), Some(expected));
+        assert_eq!(over(&[("Concurrency,Avg GPU Utilization,Max GPU Memory Usage\n4,,\n", 1.0)]), None);
+    }
+
+    #[test]
+    fn a_gpu_is_judged_by_all_chunks_and_a_column_that_is_missing_is_no_zero() {
+        let idle = "Avg GPU Utilization,Max GPU Memory Usage\nGPU-a:0.1;,GPU-a:2097152;\n";
+        let busy = "Avg GPU Utilization,Max GPU Memory Usage\nGPU-a:0.9;,GPU-a:1048576;\n";
+        let expected = Gpu { memory_mib: Some(2), utilization_percent: Some(70), power_watts: None };
+        assert_eq!(over(&[(idle, 1.0), (busy, 3.0)]), Some(expected));
+    }
+
+    #[test]
+    fn what_triton_could_not_read_is_not_zero() {
+        let of = |utilization: &str, power: &str, memory: &str| {
+            let text = "Avg GPU Utilization,Avg GPU Power Usage,Max GPU Memory Usage\nGPU-a:U;,GPU-a:P;,GPU-a:M;\n";
+            text.replace(":U", &format!(":{utilization}"))
+                .replace(":P", &format!(":{power}"))
+                .replace(":M", &format!(":{memory}"))
+        };
+        let (nothing, slice, whole) = (of("0", "0", "0"), of("0", "0", "2097152"), of("0.4", "300", "2097152"));
+        assert_eq!(over(&[(&nothing, 1.0)]), None);
+        assert_eq!(over(&[(&slice, 1.0)]), Some(Gpu { memory_mib: Some(2), ..Gpu::default() }));
+        let expected = Gpu { memory_mib: Some(2), utilization_percent: Some(40), power_watts: Some(300) };
+        assert_eq!(over(&[(&whole, 1.0), (&nothing, 1.0)]), Some(expected));
     }
 }

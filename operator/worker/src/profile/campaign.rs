@@ -8,8 +8,8 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, Driver, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
-    Runs, ServeConfig, paths,
+    AgentRunSettings, Arm, Digest, Driver, FailureClass, Gpu, LatencyMetric, MeasurementVerdict, Phase, ProfileTask,
+    Row, Runs, ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -19,7 +19,7 @@ use super::{
     analyzer::{self, AnalyzerError, Measured},
     arrivals::Arrivals,
     check::TaskProblem,
-    drivers,
+    drivers, gpu_samples,
     judge::{self, Rules},
     progress::Board,
     records::{Circumstances, Records},
@@ -229,9 +229,10 @@ impl Campaign<'_> {
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: *level, count: 0 });
         let seed = seed(&self.task.input_hash, &arm.id, *level);
         let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level);
-        let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref()), seed).await;
+        let work = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref()), seed);
+        let (driven, gpu) = self.sampled(work).await;
         self.survived_runs(arm, *level, &driven).await?;
-        self.agent_row(arm, *level, started, driven).map_err(LevelError::Fatal)
+        self.agent_row((arm, *level), started, (driven, gpu)).map_err(LevelError::Fatal)
     }
 
     /// Looks whether a level failed because the server did: that says nothing of the configuration, unless memory was
@@ -275,14 +276,15 @@ impl Campaign<'_> {
             Arrivals::Random { .. } => seed(&self.task.input_hash, &arm.id, point.level),
         };
         let mut stop = self.stop.clone();
-        let driven = tokio::select! {
-            driven = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed) => driven,
+        let work = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed);
+        let (driven, gpu) = tokio::select! {
+            driven = self.sampled(work) => driven,
             _ = stop.wait_for(|stop| *stop) => return Ok(Ended::interrupted()),
         };
         if let Err(error) = self.unless_stopped(self.survived_runs(arm, point.level, &driven)).await {
             return error.of_the_only_level();
         }
-        let row = self.agent_row(arm, point.level, &started, driven)?;
+        let row = self.agent_row((arm, point.level), &started, (driven, gpu))?;
         let reason = format!("the point was run at {} arrivals in 1,000 s", point.arrivals_per_kilosecond);
         self.add(row)?;
         Ok(Ended::complete(reason))
@@ -292,9 +294,25 @@ impl Campaign<'_> {
         agent.warm_up(level, runs).await.map_err(|words| ProfileError::Agent { words })
     }
 
-    fn agent_row(&self, arm: &Arm, level: u32, started: &Instant, driven: Driven) -> Result<Row, ProfileError> {
+    /// Samples the GPUs while runs of a level are made, where a limit needs that. perf_analyzer does so itself.
+    async fn sampled<T>(&self, work: impl Future<Output = T>) -> (T, Option<Gpu>) {
+        if self.task.gpu_limits.is_empty() {
+            return (work.await, None);
+        }
+        let url = format!("http://{}/metrics", self.setup.tools.metrics);
+        let (done, samples) = gpu_samples::during(&self.setup.triton.client, &url, work).await;
+        (done, samples.figures())
+    }
+
+    fn agent_row(
+        &self,
+        (arm, level): (&Arm, u32),
+        started: &Instant,
+        (driven, gpu): (Driven, Option<Gpu>),
+    ) -> Result<Row, ProfileError> {
         let Driven { chunks, errors, arrivals_per_kilosecond, reason } = driven;
-        let circumstances = Circumstances { errors, arrivals_per_kilosecond, ..self.circumstances(started, reason) };
+        let known = self.circumstances(started, reason);
+        let circumstances = Circumstances { errors, arrivals_per_kilosecond, gpu, ..known };
         let metric = LatencyMetric::AgentRunLatency;
         self.judged(&Records { format_version: 1, metric, arm: arm.id.clone(), level, circumstances, chunks })
     }

@@ -235,6 +235,7 @@ mod tests {
             measured: Vec::new(),
             other_engines: Vec::new(),
             target_per_kilosecond: None,
+            gpu_limits: Vec::new(),
         }
     }
 

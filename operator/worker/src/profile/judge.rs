@@ -3,7 +3,8 @@
 use slipway_analysis::slo;
 use slipway_vocabulary::evidence::Quantile;
 use slipway_worker_contract::{
-    Digest, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
+    Digest, Gpu, GpuLimit, Judged, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile,
+    ProfileTask, Row, RowTooLarge, has_too_many_errors,
 };
 
 use super::{
@@ -23,6 +24,8 @@ pub struct Rules {
     pub error_rate_max_ppm: Option<u32>,
     /// The throughput that an open loop must reach, per 1,000 seconds.
     pub target_per_kilosecond: Option<u64>,
+    /// Bounds on what the GPUs did.
+    pub gpu_limits: Vec<GpuLimit>,
 }
 
 impl Rules {
@@ -32,6 +35,7 @@ impl Rules {
             objectives: drivers::measurable(task),
             error_rate_max_ppm: task.error_rate_max_ppm,
             target_per_kilosecond: task.target_per_kilosecond,
+            gpu_limits: task.gpu_limits.clone(),
         }
     }
 }
@@ -62,16 +66,19 @@ pub fn row(records: &Records, rules: &Rules) -> Row {
 }
 
 /// Computes the row as it is reported: it names its records and has the size that a row may have. What nobody asked for
-/// is left out first, then the percentiles of the last objectives; they stay in the records.
+/// is left out first, then the percentiles of the last objectives. They stay in the records. Where a figure of a GPU
+/// has a limit, the others go before all.
 ///
 /// # Errors
 /// [`RowTooLarge`] if not even a row without percentiles fits.
 pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Result<Row, RowTooLarge> {
     let mut row = Row { records: digest, ..row(records, rules) };
+    let limited = row.gpu.map(|gpu| gpu.limited_by(&rules.gpu_limits)).filter(|_| !rules.gpu_limits.is_empty());
     loop {
         let bare = Row { reason: String::new(), ..row.clone() };
         match bare.fitted() {
             Ok(_) => return row.fitted(),
+            Err(_) if limited.is_some() && row.gpu != limited => row.gpu = limited,
             Err(error) => {
                 let asked = |l: &Latency| {
                     rules.objectives.iter().position(|o| (o.metric, o.percentile) == (l.metric, l.percentile))
@@ -120,12 +127,10 @@ fn latency(metric: LatencyMetric, sorted: &[f64], percentile: Percentile) -> Opt
     })
 }
 
-/// Errors block by their share as it was seen: a proof of a small share would take more runs than any campaign has.
+/// That too many failed, in words.
 fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Option<String> {
     let total = u64::from(errors) + successes as u64;
-    let ppm = u64::from(errors) * 1_000_000 / total.max(1);
-    let over = successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max));
-    over.then(|| format!("{errors} of {total} failed"))
+    has_too_many_errors(errors, successes, max_ppm).then(|| format!("{errors} of {total} failed"))
 }
 
 /// Tells whether an open loop serves less than its target by more than chance. The count of a Poisson process stays
@@ -142,13 +147,37 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
     })
 }
 
-/// Judges errors, throughput and all objectives; the worst decides: missed, then undecided, then met.
+/// Judges errors, throughput, latencies and GPUs; the worst decides: missed, then undecided, then met. A miss of a
+/// latency is named before one of a GPU's, because more in flight may help only the latter.
 fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
     let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
-    match errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
-        Some(found) => (MeasurementVerdict::Infeasible, found),
-        None => latency_verdict(records, &rules.objectives),
+    if let Some(found) = errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
+        return (MeasurementVerdict::Infeasible, found);
     }
+    let of_latencies = latency_verdict(records, &rules.objectives);
+    match (of_latencies.0, gpu_verdict(records.circumstances.gpu.as_ref(), &rules.gpu_limits)) {
+        (MeasurementVerdict::Feasible, Some(of_gpus)) => of_gpus,
+        (MeasurementVerdict::Unbounded, Some(of_gpus)) if of_gpus.0 == MeasurementVerdict::Infeasible => of_gpus,
+        _ => of_latencies,
+    }
+}
+
+/// What limits on GPUs say against a level. Figures are sampled and have no bounds: they are compared as they are.
+fn gpu_verdict(gpu: Option<&Gpu>, limits: &[GpuLimit]) -> Option<(MeasurementVerdict, String)> {
+    let figure = |limit: &GpuLimit| gpu.and_then(|gpu| gpu.figure(limit.figure));
+    let missed = limits.iter().find_map(|limit| limit.miss(figure(limit)?));
+    let unknown = || {
+        let limit = limits.iter().find(|limit| figure(limit).is_none())?;
+        let text = format!("{} is not known: Triton's metrics did not have it during this level", limit.figure);
+        Some((MeasurementVerdict::Unbounded, text))
+    };
+    missed.map(|text| (MeasurementVerdict::Infeasible, text)).or_else(unknown)
+}
+
+/// Whether all that a row misses is a least value of a GPU's figure: more in flight may reach it.
+pub fn misses_only_a_minimum(row: &Row, rules: &Rules) -> bool {
+    let Rules { objectives, error_rate_max_ppm, target_per_kilosecond: _, gpu_limits } = rules;
+    row.misses_only_a_minimum(Judged { objectives, error_rate_max_ppm: *error_rate_max_ppm, gpu_limits })
 }
 
 fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
@@ -188,6 +217,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use slipway_worker_contract::GpuFigure;
+
     use crate::profile::records::{Chunk, Request, Worst};
 
     /// `count` requests, one every 10 ms, of which every tenth takes 80 ms and the others 20 ms.
@@ -288,6 +319,67 @@ mod tests {
         assert_eq!(judged(5, Some(20_000)), (MeasurementVerdict::Feasible, 5, String::new()));
         assert_eq!(judged(5, Some(10_000)), (MeasurementVerdict::Infeasible, 5, "5 of 425 failed".to_owned()));
         assert_eq!(judged(5, None).0, MeasurementVerdict::Feasible);
+    }
+
+    #[test]
+    fn a_limit_on_a_gpu_is_missed_from_either_side_and_open_where_no_gpu_was_seen() {
+        let judged = |utilization_percent: Option<u8>, min, max| {
+            let gpu = Some(Gpu { memory_mib: Some(14_336), utilization_percent, power_watts: Some(200) });
+            let circumstances = Circumstances { gpu, ..Circumstances::default() };
+            let limit = GpuLimit { figure: GpuFigure::Utilization, min, max };
+            let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 100_000)]) };
+            let row = row(&Records { circumstances, ..records(420) }, &rules);
+            let only_a_minimum = misses_only_a_minimum(&row, &rules);
+            (row.verdict, row.reason, only_a_minimum)
+        };
+        assert_eq!(judged(Some(60), Some(60), Some(90)), (MeasurementVerdict::Feasible, String::new(), false));
+        let low = "GPU utilization is too low: 41 % of at least 60 %".to_owned();
+        assert_eq!(judged(Some(41), Some(60), None), (MeasurementVerdict::Infeasible, low, true));
+        let high = "GPU utilization is too high: 95 % of at most 90 %".to_owned();
+        assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, false));
+        let unknown = "GPU utilization is not known: Triton's metrics did not have it during this level".to_owned();
+        assert_eq!(judged(None, Some(60), None), (MeasurementVerdict::Unbounded, unknown, false));
+    }
+
+    #[test]
+    fn a_slow_level_is_named_for_its_latency_though_its_gpu_idles() {
+        let gpu = Some(Gpu { utilization_percent: Some(10), ..Gpu::default() });
+        let circumstances = Circumstances { gpu, ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
+        let row = row(&Records { circumstances, ..records(420) }, &rules);
+        assert_eq!(row.reason, "fast is missed: 10.0 % of 420 are above its limit");
+        assert!(!misses_only_a_minimum(&row, &rules), "more in flight makes it slower still");
+    }
+
+    #[test]
+    fn a_row_has_room_for_what_is_limited_before_what_is_not() {
+        let objectives = [Percentile::P90, Percentile::P95, Percentile::P99].map(|p| objective(p, 9_000_000));
+        let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(60), power_watts: Some(200) };
+        let circumstances = Circumstances { gpu: Some(gpu), ended: "x".repeat(300), ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&objectives) };
+        let metric = LatencyMetric::AgentRunLatency;
+        let objectives: Vec<_> = [metric, LatencyMetric::TimeToFirstToken]
+            .iter()
+            .flat_map(|metric| objectives.clone().map(|o| LatencyObjective { metric: *metric, ..o }))
+            .collect();
+        let rules = Rules { objectives: objectives.clone(), ..rules };
+        let of_runs = Records { circumstances, ..runs() };
+        let row = reported(&of_runs, Some(Digest::from_bytes(&[7; 32])), &rules).unwrap();
+        assert_eq!(row.gpu, Some(Gpu { power_watts: Some(200), ..Gpu::default() }));
+        let without = Row { gpu: Some(gpu), latencies: row.latencies.clone(), reason: String::new(), ..row.clone() };
+        assert!(without.fitted().is_err(), "the figures without a limit would take the place of an objective");
+    }
+
+    #[test]
+    fn a_level_whose_objective_had_no_room_in_its_row_does_not_go_on_for_the_sake_of_its_gpu() {
+        let gpu = Some(Gpu { utilization_percent: Some(10), ..Gpu::default() });
+        let circumstances = Circumstances { gpu, ..Circumstances::default() };
+        let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
+        let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
+        let row = Row { latencies: Vec::new(), ..row(&Records { circumstances, ..records(420) }, &rules) };
+        assert!(!misses_only_a_minimum(&row, &rules));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod check;
 pub mod chunks;
 pub mod data;
 pub mod drivers;
+pub mod gpu_samples;
 pub mod input;
 pub mod judge;
 pub mod progress;

@@ -278,6 +278,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         measured: Vec::new(),
         other_engines: Vec::new(),
         target_per_kilosecond: None,
+        gpu_limits: Vec::new(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Step 3: an engine for each point of the build axes, and the quality gate. Pure.
 
+mod asked;
 mod axes;
 pub mod build;
 pub(super) mod built;
+mod candidate;
 pub(super) mod no_build;
 pub mod quality;
 mod tensorrt_llm;
@@ -11,16 +13,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_crds::{
     conditions::ConditionType,
-    identity::{engine_identity, engine_name},
+    identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
-        EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, ServedBy, TensorRtLlmBlock},
-        engine::{EngineArtifact, EngineBuild},
+        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, TensorRtLlmBlock},
+        engine::EngineBuild,
+        profile::ProfiledEngine,
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
-use self::{axes::Point, built::BuiltEngine};
+use self::{
+    axes::Point,
+    built::BuiltEngine,
+    candidate::{Candidate, artifact, failure},
+};
 use super::{
     defaults,
     parts::{Found, Halt, Parts, Planned, Planning},
@@ -32,29 +38,37 @@ use crate::{
     why::{Blocked, Step, Why},
 };
 
-/// One engine under consideration.
-struct Candidate<'a> {
-    name: String,
-    display_name: String,
-    precision: Precision,
-    served_by: ServedBy,
-    status: Option<&'a EngineStatus>,
+/// The engines of a spec.
+pub(super) struct Engines {
+    /// Those that may serve, in the order of preference.
+    pub(super) accepted: Vec<BuiltEngine>,
+    /// All that a campaign may ask for, in the order of preference; empty where all are built beforehand.
+    pub(super) askable: Vec<ProfiledEngine>,
 }
 
 /// The engines that may serve, in the order of preference.
-pub(super) fn decide(world: &World, resolved: &Resolved) -> Planning<Vec<BuiltEngine>> {
+pub(super) fn decide(world: &World, resolved: &Resolved) -> Planning<Engines> {
     Planned::of(|parts| {
         let points = points(world, resolved)?;
-        let candidates = parts.join(candidates(world, resolved, points))?;
-        let choices: Vec<_> = candidates.iter().map(|candidate| choice(world, candidate)).collect();
+        let mut candidates = candidates(world, points)?;
+        let askable = asked::askable(world, &candidates);
+        let unasked = asked::take_unasked(world, &mut candidates);
+        parts.add(Parts::of_children(to_build(world, resolved, &candidates)));
+        let all = candidates.iter().map(|candidate| choice(world, candidate));
+        let choices: Vec<_> = all.chain(unasked.iter().map(asked::unasked)).collect();
         parts.add(Parts::of_found(Found { engines: Some(choices.clone()), ..Found::default() }));
         let built = built(&candidates)?;
-        let accepted = parts.join(quality::decide(world, resolved, &built, choices))?;
+        let accepted = parts.join(quality::decide(world, resolved, &built, choices.clone()))?;
         if accepted.is_empty() {
             let failure = "the quality gate refuses all of them".to_owned();
             return Err(Halt::stopped(Why::NoEngine { total: candidates.len(), failure }));
         }
-        Ok(accepted)
+        if !askable.is_empty() {
+            let judged = parts.found.engines.clone().unwrap_or(choices);
+            let offered = asked::offered(judged, &candidates, &accepted);
+            parts.add(Parts::of_found(Found { engines: Some(offered), ..Found::default() }));
+        }
+        Ok(Engines { accepted, askable })
     })
 }
 
@@ -115,25 +129,27 @@ fn custom_points(world: &World, resolved: &Resolved) -> Vec<Point> {
     variants.iter().flat_map(of_variant).collect()
 }
 
-fn candidates<'a>(world: &'a World, resolved: &Resolved, points: Vec<Point>) -> Planning<Vec<Candidate<'a>>> {
-    Planned::of(|parts| {
-        let mut candidates = Vec::new();
-        for Point { build, display_name } in points {
-            let name = engine_name(&engine_identity(&build)?);
-            let status = world.engines.get(&name);
-            let precision = build.precision;
-            let served_by = build.served_by();
-            if status.is_none() {
-                let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
-                parts.add(Parts::of_children([Child::Engine(Box::new(engine))]));
-            }
-            candidates.push(Candidate { name, display_name, precision, served_by, status });
-        }
-        // Two variants with the same build are one engine.
-        let mut seen = BTreeSet::new();
-        candidates.retain(|candidate| seen.insert(candidate.name.clone()));
-        Ok(candidates)
-    })
+fn candidates(world: &World, points: Vec<Point>) -> Result<Vec<Candidate<'_>>, IdentityError> {
+    let mut candidates = Vec::new();
+    for Point { build, display_name } in points {
+        let name = engine_name(&engine_identity(&build)?);
+        let (precision, served_by, status) = (build.precision, build.served_by(), world.engines.get(&name));
+        candidates.push(Candidate { name, display_name, precision, served_by, build, status });
+    }
+    // Two variants with the same build are one engine.
+    let mut seen = BTreeSet::new();
+    candidates.retain(|candidate| seen.insert(candidate.name.clone()));
+    Ok(candidates)
+}
+
+/// The Engines that do not exist yet.
+fn to_build(world: &World, resolved: &Resolved, candidates: &[Candidate<'_>]) -> Vec<Child> {
+    let missing = candidates.iter().filter(|candidate| candidate.status.is_none());
+    let engine = |candidate: &Candidate<'_>| {
+        let image = &resolved.custom.builder_image;
+        Child::Engine(Box::new(build::engine::engine(world, &candidate.name, candidate.build.clone(), image)))
+    };
+    missing.map(engine).collect()
 }
 
 fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
@@ -151,16 +167,6 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
         tensorrt_llm: None,
         no_build: None,
     }
-}
-
-fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {
-    candidate.status?.artifact.as_ref()
-}
-
-fn failure<'a>(candidate: &Candidate<'a>) -> Option<&'a str> {
-    let conditions = &candidate.status?.conditions;
-    let stalled = conditions.iter().find(|c| c.type_ == ConditionType::Stalled.as_str() && c.status == "True")?;
-    Some(&stalled.message)
 }
 
 fn state<'a>(candidate: &Candidate<'a>) -> &'a str {
@@ -183,5 +189,6 @@ fn choice(world: &World, candidate: &Candidate<'_>) -> EngineChoice {
         precision: candidate.precision,
         state: state.chars().take(256).collect(),
         quality: known.and_then(|known| known.quality.clone()),
+        offer: known.and_then(|known| asked::standing(candidate, known)),
     }
 }

@@ -10,6 +10,7 @@ use slipway_crds::{
     conditions::Reason,
     identity::{ContentHash, IdentityError, content_hash},
     v1alpha1::agent_deployment::{EngineChoice, MeasuredQuality, QualityEvaluator, QualityObjective, ResolvedModel},
+    values::Percent,
 };
 use slipway_worker_contract::{Digest, EngineRef, FailureClass, Outcome, QualityMetric, QualityResult, QualityTask};
 
@@ -37,6 +38,25 @@ struct QualityInput<'a> {
     reference: Option<&'a EngineRef>,
     metric: QualityMetric,
     dataset_digest: &'a Digest,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GateInput<'a> {
+    max_drop: &'a Percent,
+    metric: QualityMetric,
+    dataset_digest: &'a Digest,
+}
+
+/// Hash of what decides which engines pass. Nothing without an objective, or while its samples cannot be read.
+pub(in crate::agent_deployment) fn gate_hash(world: &World) -> Result<Option<ContentHash>, IdentityError> {
+    let (Some(objective), Some(DatasetView::Samples { digest, prompts: _ })) =
+        (&world.spec.slo.quality, &world.dataset)
+    else {
+        return Ok(None);
+    };
+    let input = GateInput { max_drop: &objective.max_drop, metric: metric(objective), dataset_digest: digest };
+    content_hash(&input).map(Some)
 }
 
 /// What is known of an engine's quality.
@@ -132,16 +152,20 @@ impl Case<'_> {
     }
 }
 
+fn metric(objective: &QualityObjective) -> QualityMetric {
+    match objective.evaluator {
+        QualityEvaluator::ExactMatch => QualityMetric::ExactMatch,
+        QualityEvaluator::RougeL => QualityMetric::RougeL,
+    }
+}
+
 fn cases<'a>(
     built: &'a [BuiltEngine],
     objective: &'a QualityObjective,
     digest: &'a Digest,
     prompts: &'a str,
 ) -> Result<Vec<Case<'a>>, IdentityError> {
-    let metric = match objective.evaluator {
-        QualityEvaluator::ExactMatch => QualityMetric::ExactMatch,
-        QualityEvaluator::RougeL => QualityMetric::RougeL,
-    };
+    let metric = metric(objective);
     let case = |(index, engine): (usize, &'a BuiltEngine)| {
         let reference = (index > 0).then(|| &built[0].reference);
         let input = QualityInput { engine: &engine.reference, reference, metric, dataset_digest: digest };

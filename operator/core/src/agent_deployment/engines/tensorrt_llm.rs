@@ -81,6 +81,11 @@ fn unusable(world: &World, points: &[Point]) -> Option<Unusable> {
                        parameters or profiling, or use engines of one GPU";
         return field("search.parameters", problem.to_owned());
     }
+    if ranks > 1 && world.spec.profiling.is_some() && !world.spec.search.queue_delay_microseconds.is_empty() {
+        let problem = "an engine split over several GPUs is loaded once, so its queue delay cannot vary: remove \
+                       queueDelayMicroseconds or profiling, or use engines of one GPU";
+        return field("search.queueDelayMicroseconds", problem.to_owned());
+    }
     let build = |point: &Point| {
         let of = point.build.tensorrt_llm.as_ref()?;
         steps::order(&point.build, of, resources).err()

@@ -24,6 +24,7 @@ fn engine(name: &str) -> EngineChoice {
         precision: Precision::FP32,
         state: String::new(),
         quality: None,
+        offer: None,
     }
 }
 

@@ -24,7 +24,7 @@ use slipway_crds::{
 };
 
 use super::{
-    engines::built::BuiltEngine,
+    engines::{built::BuiltEngine, quality},
     parts::{Basis, Found, Halt, Parts, Planned, Planning},
     prepare::Prepared,
     resolve::Resolved,
@@ -35,7 +35,7 @@ use crate::{
         rollout::revision::PlanInputs,
         world::{OwnedObject, WorkloadView},
     },
-    plan::{Child, SOON},
+    plan::{AT_ONCE, Child, SOON},
     why::{Blocked, Step, Why},
 };
 
@@ -96,6 +96,13 @@ pub(super) fn decide(world: &World, prepared: &Prepared, made_from: &PlanInputs)
         let campaign = parts.join(campaign_or_look_again(world, prepared, repetition))?;
         parts.add(resting_on(Basis::Campaign(campaign.name.clone())));
         let conducted = parts.join(conduct(world, &campaign));
+        let is_named = world.status.profile.as_ref() == Some(&campaign.name);
+        if !prepared.askable.is_empty() && !is_named && world.profiles.contains_key(&campaign.name) {
+            // The engines that it asks for are among those of the spec once the status names it.
+            parts.add(Parts::look_within(AT_ONCE));
+            let state = "the campaign is taken up again".to_owned();
+            return Err(Halt::waiting(Why::Profiling { profile: campaign.name, state }));
+        }
         Ok(answer(world, &campaign, conducted, &prepared.engines)?)
     })
 }
@@ -167,8 +174,12 @@ pub(super) fn campaign(
         return Err(Halt::stopped(Why::SpecRefused { field: "spec.profiling", problem }));
     };
     let configurations = configurations(&world.spec.search)?;
-    let mut inputs = freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations))?;
+    let mut inputs = freeze(world, &prepared.resolved, profiling, (measured(prepared), configurations))?;
     inputs.repetition = repetition.map(|repetition| repetition.number);
+    if !prepared.askable.is_empty() {
+        // Engines that were built beforehand are inputs only where they passed.
+        inputs.quality = quality::gate_hash(world)?.map(|hash| hash.short().to_owned());
+    }
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
     }
@@ -183,7 +194,7 @@ pub(super) fn campaign(
 fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
     if configurations.len() > 1 {
         let problem = "choosing among several serving configurations requires measurements: add spec.profiling, \
-                       or keep one value each in search.instances and search.parameters";
+                       or keep one value each in search.instances, search.queueDelayMicroseconds and search.parameters";
         return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() }));
     }
     let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
@@ -205,7 +216,7 @@ fn freeze(
     world: &World,
     resolved: &Resolved,
     profiling: &Profiling,
-    (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
+    (engines, configurations): (Vec<ProfiledEngine>, Vec<NamedConfiguration>),
 ) -> Step<ProfileInputs> {
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
@@ -232,7 +243,7 @@ fn freeze(
     let has_rate =
         slo.throughput.is_some() || synthetic.as_ref().is_some_and(|runs| runs.arrival.runs_per_second.is_some());
     Ok(ProfileInputs {
-        engines: engines.iter().map(profiled).collect(),
+        engines,
         configurations,
         levels,
         driver: world.spec.driver().unwrap_or_default(),
@@ -246,6 +257,8 @@ fn freeze(
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
         cost: slo.cost.clone(),
+        gpu: slo.gpu.clone(),
+        quality: None,
         price: cost::price(world)?,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
@@ -265,11 +278,20 @@ fn freeze(
     })
 }
 
+/// The engines of a campaign: those that were built and accepted, or all that it may ask for.
+fn measured(prepared: &Prepared) -> Vec<ProfiledEngine> {
+    match prepared.askable.as_slice() {
+        [] => prepared.engines.iter().map(profiled).collect(),
+        askable => askable.to_vec(),
+    }
+}
+
 fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
     let served_by = engine.served_by;
     ProfiledEngine {
         name: engine.reference.identity.clone(),
         manifest_digest: engine.reference.manifest_digest.to_string(),
+        axes: None,
         display_name: engine.display_name.clone(),
         tensorrt_llm_ranks: served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: served_by.entry(),
@@ -300,6 +322,10 @@ fn configurations(search: &SearchSpace) -> Step<Vec<NamedConfiguration>> {
     if !search.instances.is_empty() {
         all = search.instances.iter().map(|&count| with_instances(count)).collect();
     }
+    if !search.queue_delay_microseconds.is_empty() {
+        let delays = &search.queue_delay_microseconds;
+        all = all.iter().flat_map(|base| delays.iter().map(|delay| with_queue_delay(base, *delay))).collect();
+    }
     for parameter in &search.parameters {
         all = all
             .iter()
@@ -308,8 +334,8 @@ fn configurations(search: &SearchSpace) -> Step<Vec<NamedConfiguration>> {
     }
     if all.len() > MAX_CONFIGURATIONS {
         let problem = format!(
-            "{} serving configurations exceed the limit of {MAX_CONFIGURATIONS}: remove values from search.instances \
-             or search.parameters",
+            "{} serving configurations exceed the limit of {MAX_CONFIGURATIONS}: remove values from search.instances, \
+             search.queueDelayMicroseconds or search.parameters",
             all.len()
         );
         return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem }));
@@ -322,17 +348,22 @@ fn with_instances(count: i32) -> ServingConfiguration {
     ServingConfiguration { instances: Some(count), ..ServingConfiguration::default() }
 }
 
+fn with_queue_delay(base: &ServingConfiguration, microseconds: i32) -> ServingConfiguration {
+    ServingConfiguration { queue_delay_microseconds: Some(microseconds), ..base.clone() }
+}
+
 fn with_parameter(base: &ServingConfiguration, name: &str, value: &str) -> ServingConfiguration {
     let mut configuration = base.clone();
     configuration.parameters.insert(name.to_owned(), value.to_owned());
     configuration
 }
 
-/// `instances-2,speculative_tokens-4`; a number where that would be longer than a name may be.
+/// `instances-2,delay-100us,speculative_tokens-4`; a number where that would be longer than a name may be.
 pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
     let instances = settings.instances.map(|count| format!("instances-{count}"));
     let parameters = settings.parameters.iter().map(|(name, value)| format!("{name}-{value}"));
-    let name = instances.into_iter().chain(parameters).collect::<Vec<_>>().join(",");
+    let delay = settings.queue_delay_microseconds.map(|delay| format!("delay-{delay}us"));
+    let name = instances.into_iter().chain(delay).chain(parameters).collect::<Vec<_>>().join(",");
     match name.len() {
         0 => "default".to_owned(),
         1..=40 => name,
@@ -351,9 +382,13 @@ fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines:
         Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
-            let waiting = || Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            measured_is_built(campaign, status, &choice.engine, engines)?;
+            let refused = || {
+                let failure = "it chose an engine that failed or is refused since: see status.engines".to_owned();
+                Blocked::Stopped(Why::ProfilingFailed { profile, failure })
+            };
             let cost = cost::predicted(&campaign.inputs, status, choice.predicted_by);
-            let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)?;
+            let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(refused)?;
             Ok(Choice { cost, ..chosen })
         }
     }
@@ -373,12 +408,39 @@ fn nearest(
         OnInfeasible::ServeNearest => {
             let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
             let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
+            if let Some(row) = row {
+                measured_is_built(campaign, status, &row.engine, engines)?;
+            }
             let why = format!("nothing meets the objectives, and this is the nearest: {answer}");
             let cost = position.and_then(|at| cost::predicted(&campaign.inputs, status, at));
             row.and_then(|row| chosen(campaign, engines, (&row.engine, &row.configuration, row.level), &why))
                 .map(|chosen| Choice { cost, ..chosen })
                 .ok_or(stopped)
         }
+    }
+}
+
+/// Refuses an artifact that was built after the campaign had measured another of the same engine. Where all engines are
+/// built beforehand, their digests are inputs of the campaign.
+fn measured_is_built(
+    campaign: &Campaign,
+    status: &ProfileStatus,
+    engine: &str,
+    engines: &[BuiltEngine],
+) -> Result<(), Blocked> {
+    let asked = status.asked.iter().find(|asked| asked.engine == engine);
+    let measured = asked.and_then(|asked| asked.manifest_digest.as_deref());
+    let built = engines.iter().find(|built| built.reference.identity == engine);
+    match (measured, built) {
+        (Some(measured), Some(built)) if built.reference.manifest_digest.as_str() != measured => {
+            let profile = campaign.name.clone();
+            let state = format!(
+                "engine {} was built again after it had been measured: delete Profile {profile} to measure it again",
+                built.display_name
+            );
+            Err(Blocked::Waiting(Why::Profiling { profile, state }))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -393,6 +455,19 @@ fn chosen(
     let (engine, configuration) = (engine.clone(), named.settings.clone());
     let basis = Basis::Campaign(campaign.name.clone());
     Some(Choice { engine, configuration, level, why: why.to_owned(), cost: None, basis })
+}
+
+/// Leaves a campaign that still asks for engines, where the spec has its answer already: nobody builds them.
+pub(super) fn leave_asking(world: &World) -> Parts {
+    let named = world.status.profile.as_ref().and_then(|name| world.profiles.get(name));
+    let is_open = |status: &&ProfileStatus| {
+        let has_ended = match status.phase {
+            Some(ProfilePhase::Chosen | ProfilePhase::Infeasible | ProfilePhase::Failed) => true,
+            None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => false,
+        };
+        !status.asked.is_empty() && !has_ended
+    };
+    named.filter(is_open).map_or_else(Parts::default, |_| resting_on(Basis::Unmeasured))
 }
 
 /// Removes superseded campaigns: their measurements were adopted where they still count.

@@ -243,9 +243,20 @@ struct PlanInput<'a> {
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
 fn deciding(profiling: &Profiling) -> Profiling {
-    let Profiling { driver, workloads, budget, approval: _, schedule: _, on_drift: _, approve_reprofiling: _ } =
-        profiling;
+    let Profiling {
+        driver,
+        workloads,
+        budget,
+        engines,
+        parallel_jobs: _,
+        approval: _,
+        schedule: _,
+        on_drift: _,
+        approve_reprofiling: _,
+    } = profiling;
     Profiling {
+        engines: *engines,
+        parallel_jobs: None,
         driver: *driver,
         workloads: workloads.clone(),
         budget: ProfilingBudget { per_month: None, ..budget.clone() },

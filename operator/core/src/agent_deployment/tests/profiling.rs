@@ -15,7 +15,7 @@ use crate::{
     plan::{Child, RemovalKind},
 };
 
-const PROFILED: &str = "
+pub(super) const PROFILED: &str = "
 model: {uri: 'http://models.example/react'}
 engine: {backend: Custom, custom: {builderImage: 'example.com/builder:1', tritonImage: 'example.com/triton:1'}}
 search: {precision: [FP32, INT8], concurrency: [8, 1], instances: [1, 2], parameters: [{name: max_batch, values: ['4']}]}
@@ -51,6 +51,7 @@ pub(super) fn row(engine: &str) -> Measurement {
         per_kilosecond: 1,
         latencies: Vec::new(),
         output_tokens: None,
+        gpu: None,
         cost: None,
         gpu_milliseconds: 1,
         records: None,
@@ -210,7 +211,7 @@ fn several_configurations_without_a_campaign_are_refused() {
     let cluster = profiled().edited(|spec| spec.profiling = None);
     assert_eq!(
         message(&cluster, "Stalled"),
-        "spec.search: choosing among several serving configurations requires measurements: add spec.profiling, or keep one value each in search.instances and search.parameters"
+        "spec.search: choosing among several serving configurations requires measurements: add spec.profiling, or keep one value each in search.instances, search.queueDelayMicroseconds and search.parameters"
     );
 }
 

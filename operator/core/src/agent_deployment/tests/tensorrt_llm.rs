@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
     AgentDeploymentSpec,
-    agent_deployment::{AgentDeploymentStatus, EngineEntry, Precision, ServeParameter, Stage},
+    agent_deployment::{AgentDeploymentStatus, EngineEntry, Precision, SearchSpace, ServeParameter, Stage},
     engine::TensorRtLlmBuild,
 };
 use slipway_worker_contract::{ModelShape, Task};
@@ -132,6 +132,14 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
         of_two_gpus(spec);
     }),
     "spec.search.parameters: an engine split over several GPUs is loaded once, so its parameters cannot vary: remove parameters or profiling, or use engines of one GPU"
+)]
+#[case::queue_delays_that_would_be_compared(
+    |c: Cluster| c.edited(|spec| {
+        spec.search.queue_delay_microseconds = vec![0, 250];
+        spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
+        of_two_gpus(spec);
+    }),
+    "spec.search.queueDelayMicroseconds: an engine split over several GPUs is loaded once, so its queue delay cannot vary: remove queueDelayMicroseconds or profiling, or use engines of one GPU"
 )]
 #[case::several_reasons(
     |c: Cluster| c.edited(|spec| {
@@ -304,8 +312,40 @@ fn of_two_gpus(spec: &mut AgentDeploymentSpec) {
 
 #[test]
 fn what_an_engine_of_one_gpu_reads_when_it_is_loaded_is_compared() {
+    let names = configurations(|search| {
+        search.parameters = parameters("[{name: cuda_graph_mode, values: ['true', 'false']}]");
+    });
+    assert_eq!(names, ["cuda_graph_mode-true", "cuda_graph_mode-false"]);
+}
+
+#[test]
+fn queue_delays_are_compared_each_with_every_parameter() {
+    let names = configurations(|search| {
+        search.queue_delay_microseconds = vec![0, 250];
+        search.parameters = parameters("[{name: cuda_graph_mode, values: ['true', 'false']}]");
+    });
+    let expected = ["0us,cuda_graph_mode-true", "0us,cuda_graph_mode-false", "250us,cuda_graph_mode-true"]
+        .map(|name| format!("delay-{name}"));
+    assert_eq!((&names[..3], names.len()), (&expected[..], 4));
+}
+
+#[test]
+fn an_engine_serves_with_its_queue_delay_in_its_own_model() {
+    let cluster = on("NVIDIA-H100-80GB-HBM3", &[Precision::FP8])
+        .edited(|spec| spec.search.queue_delay_microseconds = vec![250])
+        .resolved()
+        .fetched()
+        .with_engine_built(Precision::FP8);
+    let arguments = serving_container(&cluster, "materialize").args.unwrap_or_default();
+    assert!(arguments.contains(&"--model=tensorrt_llm".to_owned()), "{arguments:?}");
+    let overrides = arguments.iter().find_map(|argument| argument.strip_prefix("--serve-config="));
+    assert_eq!(overrides, Some(r#"{"queueDelayMicros":250}"#));
+}
+
+/// The names of the configurations that a campaign compares.
+fn configurations(search: impl Fn(&mut SearchSpace)) -> Vec<String> {
     let mut cluster = on("NVIDIA-H100-80GB-HBM3", &[Precision::FP8]).edited(|spec| {
-        spec.search.parameters = parameters("[{name: cuda_graph_mode, values: ['true', 'false']}]");
+        search(&mut spec.search);
         spec.slo = serde_norway::from_str(LATENCY).expect("objectives");
         spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
     });
@@ -318,8 +358,7 @@ fn what_an_engine_of_one_gpu_reads_when_it_is_loaded_is_compared() {
         Child::Profile(profile) => Some(profile.spec.inputs.clone()),
         _ => None,
     });
-    let names: Vec<_> = inputs.configurations.iter().map(|configuration| configuration.name.as_str()).collect();
-    assert_eq!(names, ["cuda_graph_mode-true", "cuda_graph_mode-false"]);
+    inputs.configurations.into_iter().map(|configuration| configuration.name).collect()
 }
 
 /// The first of its children that a plan makes, as the cluster goes on.

@@ -34,6 +34,7 @@ pub mod budget;
 pub mod driver;
 mod layout;
 pub mod rate;
+pub mod shares;
 mod task;
 
 /// Seconds beyond the measuring: images, the copy of the engine, loads, and the wait to be acknowledged.
@@ -52,7 +53,11 @@ pub fn profile_job(
     name: &str,
 ) -> Result<(ConfigMap, Job), InvalidDigest> {
     let inputs = &world.spec.inputs;
-    let task = task::task(&world.spec.input_hash, inputs, status, scope)?;
+    let budget = match scope {
+        JobScope::Explore { engine } => shares::share(world, status, engine),
+        JobScope::Repeat { .. } | JobScope::Confirm { .. } => Budget::left(inputs, status),
+    };
+    let task = task::task(&world.spec.input_hash, inputs, status, (scope, budget))?;
     let driver = target::driver_for(inputs, scope.purpose());
     let files = driver::files(world, scope, driver);
     let config_map = config_map(world, name, files, &Task::Profile(Box::new(task)));
@@ -74,7 +79,14 @@ pub fn profile_job(
         tolerations: inputs.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: deadline_seconds(world, status, scope),
     };
-    Ok((config_map, job(&world.settings, parts)))
+    let mut job = job(&world.settings, parts);
+    job.metadata.annotations = match scope {
+        JobScope::Explore { engine } if world.agent.most_at_once() > 1 => {
+            Some(shares::grant(status, engine, &budget).annotations())
+        }
+        JobScope::Explore { .. } | JobScope::Repeat { .. } | JobScope::Confirm { .. } => job.metadata.annotations,
+    };
+    Ok((config_map, job))
 }
 
 fn config_map(world: &ProfileWorld, name: &str, files: BTreeMap<String, String>, task: &Task) -> ConfigMap {

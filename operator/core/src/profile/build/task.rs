@@ -7,6 +7,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_selection::{
     cost::gpus,
+    judged::gpu_limits,
     target::{driver_for, target_per_kilosecond},
 };
 use slipway_worker_contract::{
@@ -23,7 +24,7 @@ use crate::{
     serving::{serve_config, tokenizer_folder},
 };
 
-/// The task of a scope.
+/// The task of a scope, which may spend so much.
 ///
 /// # Errors
 /// When a digest of the inputs is malformed.
@@ -31,7 +32,7 @@ pub fn task(
     input_hash: &str,
     inputs: &ProfileInputs,
     status: &ProfileStatus,
-    scope: &JobScope<'_>,
+    (scope, budget): (&JobScope<'_>, Budget),
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = scope.engine();
     let served_by = engine.served_by();
@@ -51,7 +52,7 @@ pub fn task(
         no_build: served_by.no_build(),
         loaded_at_start: served_by.is_loaded_at_start(),
         gpus: gpus(inputs),
-        campaign: campaign(inputs, status, scope, driver.clone()),
+        campaign: campaign(inputs, (scope, budget), driver.clone()),
         workloads,
         objectives: objectives(inputs, &driver),
         error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
@@ -64,27 +65,25 @@ pub fn task(
         measured: explored,
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
         target_per_kilosecond: target_per_kilosecond(inputs, counted_by),
+        gpu_limits: gpu_limits(inputs, scope.purpose()),
     })
 }
 
-fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>, driver: Driver) -> Campaign {
+fn campaign(inputs: &ProfileInputs, (scope, budget): (&JobScope<'_>, Budget), driver: Driver) -> Campaign {
     match scope {
-        JobScope::Explore { .. } => {
-            let budget = Budget::left(inputs, status);
-            Campaign::Explore {
-                arms: inputs.configurations.iter().map(arm).collect(),
-                levels: inputs.levels.iter().copied().map(unsigned).collect(),
-                max_measurements: budget.measurements,
-                max_gpu_millis: budget.gpu_millis,
-                driver,
-            }
-        }
+        JobScope::Explore { .. } => Campaign::Explore {
+            arms: inputs.configurations.iter().map(arm).collect(),
+            levels: inputs.levels.iter().copied().map(unsigned).collect(),
+            max_measurements: budget.measurements,
+            max_gpu_millis: budget.gpu_millis,
+            driver,
+        },
         JobScope::Repeat { points, .. } => Campaign::Repeat {
             points: points
                 .iter()
                 .map(|point| Cell { arm: arm(point.configuration), level: unsigned(point.level) })
                 .collect(),
-            max_gpu_millis: Budget::left(inputs, status).gpu_millis,
+            max_gpu_millis: budget.gpu_millis,
             driver,
         },
         JobScope::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {

@@ -22,8 +22,9 @@ use crate::{
 /// because what they must show depends on the choice.
 pub fn adopt(world: &ProfileWorld) -> Parts {
     let inputs = &world.spec.inputs;
-    // A repetition asks what has changed since the earlier campaigns.
-    if world.status.phase.is_some() || inputs.repetition.is_some() {
+    // A repetition asks what has changed since the earlier campaigns. One that asks for engines takes rows over once it
+    // knows the artifact.
+    if world.status.phase.is_some() || inputs.repetition.is_some() || inputs.is_asking() {
         return Parts::default();
     }
     let alike = world.earlier.iter().filter(|earlier| is_measured_alike(inputs, &earlier.inputs));
@@ -35,6 +36,30 @@ pub fn adopt(world: &ProfileWorld) -> Parts {
     let status = rows.seen_from(&world.status);
     let engines = inputs.engines.iter().filter_map(|engine| known(inputs, &status, engine));
     engines.fold(Parts::of_found(rows), Parts::and)
+}
+
+/// Adopts the rows of an engine that was asked for, once its artifact is known.
+pub(super) fn adopt_engine(world: &ProfileWorld, before: &ProfileStatus, engine: &ProfiledEngine) -> Parts {
+    let mut inputs = world.spec.inputs.clone();
+    if inputs.repetition.is_some() {
+        return Parts::default();
+    }
+    inputs.engines.retain(|other| other.name == engine.name);
+    inputs.engines.iter_mut().for_each(|known| *known = engine.clone());
+    let alike = world.earlier.iter().filter(|earlier| is_measured_alike(&inputs, &earlier.inputs));
+    let rows = alike.flat_map(|earlier| {
+        let measured = earlier.status.measurements.iter();
+        measured.filter_map(|row| adopted(&inputs, earlier, row))
+    });
+    let rows = Found { measurements: rows.collect(), ..Found::default() };
+    let known = known(&inputs, &rows.seen_from(before), engine);
+    known.into_iter().fold(Parts::of_found(rows), Parts::and)
+}
+
+/// The artifact of an engine that a campaign measured.
+fn artifact<'a>(earlier: &'a Earlier, engine: &'a ProfiledEngine) -> &'a str {
+    let asked = earlier.status.asked.iter().find(|asked| asked.engine == engine.name);
+    asked.and_then(|asked| asked.manifest_digest.as_deref()).unwrap_or(&engine.manifest_digest)
 }
 
 /// What is said of an engine with adopted rows, which has nothing left to measure if all of its points have one.
@@ -68,7 +93,8 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
         MeasurementPurpose::Confirm => false,
     };
     let is_point = is_compared
-        && now.manifest_digest == then.manifest_digest
+        && !now.manifest_digest.is_empty()
+        && now.manifest_digest == artifact(earlier, then)
         && inputs.configurations.iter().find(is_configuration)?.settings
             == earlier.inputs.configurations.iter().find(is_configuration)?.settings
         && inputs.levels.contains(&row.level);

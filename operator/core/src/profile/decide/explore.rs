@@ -1,91 +1,67 @@
-//! The engines, one after the other. Pure.
+//! The engines, in order or as the search asks for them. Pure.
 
-use slipway_crds::{
-    conditions::Reason,
-    v1alpha1::{
-        ProfileStatus,
-        profile::{MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured, ProfiledEngine},
-    },
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    profile::{MeasurementPurpose, MeasurementVerdict},
 };
-use slipway_worker_contract::ProfileEnd;
 
-use super::job::{self, Affordable, JobStep};
+use super::{
+    asked,
+    engine::{self, EngineStep, creates_a_job, failed},
+};
 use crate::{
-    plan::Note,
+    plan::AT_ONCE,
     profile::{
-        build::budget::Budget,
-        parts::{Found, Parts, Planned},
-        scope::JobScope,
-        status::{CampaignState, cut},
+        build::shares,
+        parts::{Parts, Planned},
+        status::CampaignState,
         world::ProfileWorld,
     },
 };
 
-/// Measures the engines in order; nothing is left to do when it comes to `None`.
+/// Measures the engines in order; nothing is left to do when it comes to `None`. As many are measured at once as the
+/// AgentDeployment allows.
 pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignState>> {
     let inputs = &world.spec.inputs;
     Planned::of(|parts| {
-        for engine in &inputs.engines {
-            let status = parts.found.seen_from(before);
-            if status.engines.iter().any(|ended| ended.engine == engine.name) {
-                continue;
+        let mut working = Vec::new();
+        if inputs.is_asking() {
+            if let Some(failed) = parts.join(asked::explore(world, before, &mut working)) {
+                return Some(failed);
             }
-            let affordable = Budget::left(inputs, &status).used_up().map_or(Affordable::Yes, Affordable::No);
-            let is_affordable = matches!(affordable, Affordable::Yes);
-            let step = parts.join(job::run(world, &status, &JobScope::Explore { engine }, affordable));
-            let status = parts.found.seen_from(before);
-            match step {
-                JobStep::Working(state) => return Some(state),
-                JobStep::Ended { end, reason } => {
-                    if end == ProfileEnd::BudgetUsed && !has_any_row(&status) {
-                        return Some(parts.join(failed(Budget::too_small(inputs))));
-                    }
-                    parts.add(end_engine(&status, engine, &reason));
+        } else {
+            for engine in &inputs.engines {
+                let is_full = working.len() >= world.agent.most_at_once() || creates_a_job(parts);
+                // The number may have been lowered since: a Job that runs is still polled.
+                if is_full && !shares::has_job(world, &parts.found.seen_from(before), engine) {
+                    continue;
                 }
-                JobStep::GivenUp(words) => {
-                    if !is_affordable && !has_any_row(&status) {
-                        return Some(parts.join(failed(words)));
-                    }
-                    parts.add(give_up_engine(engine, &words));
+                match parts.join(engine::measure(world, &parts.found.seen_from(before), engine)) {
+                    EngineStep::Working(state) => working.push(state),
+                    EngineStep::Ended => {}
+                    EngineStep::CampaignFailed(state) => return Some(state),
                 }
             }
+        }
+        if creates_a_job(parts) && working.len() < world.agent.most_at_once() {
+            parts.add(Parts::look_within(AT_ONCE));
+        }
+        if !working.is_empty() {
+            return together(working);
         }
         nothing_usable(&parts.found.seen_from(before)).map(|words| parts.join(failed(words)))
     })
 }
 
-fn failed(message: String) -> Planned<CampaignState> {
-    let note = Note::warning(Reason::ProfilingFailed, message.clone());
-    Parts::of_notes([note]).with(CampaignState::Failed { message })
-}
-
-fn has_any_row(status: &ProfileStatus) -> bool {
-    status.measurements.iter().any(|m| m.purpose == MeasurementPurpose::Explore)
-}
-
-fn end_engine(status: &ProfileStatus, engine: &ProfiledEngine, reason: &str) -> Parts {
-    let is_explored = |m: &&Measurement| m.engine == engine.name && m.purpose == MeasurementPurpose::Explore;
-    let rows = status.measurements.iter().filter(is_explored).count();
-    let message = format!("{}: {rows} measurements; {reason}", engine.display_name);
-    let found = Found { engines: vec![ended(engine, reason)], ..Found::default() };
-    Parts::of_notes([Note::normal(Reason::ConfigurationMeasured, message)]).and(Parts::of_found(found))
-}
-
-fn give_up_engine(engine: &ProfiledEngine, words: &str) -> Parts {
-    let note = Note::warning(Reason::ProfilingFailed, format!("{}: {words}", engine.display_name));
-    let entry = NotMeasured {
-        engine: engine.name.clone(),
-        configuration: None,
-        from_level: None,
-        to_level: None,
-        reason: cut(words, 256),
-    };
-    let found = Found { engines: vec![ended(engine, words)], not_measured: vec![entry], ..Found::default() };
-    Parts::of_notes([note]).and(Parts::of_found(found))
-}
-
-fn ended(engine: &ProfiledEngine, reason: &str) -> MeasuredEngine {
-    MeasuredEngine { engine: engine.name.clone(), end: cut(reason, 512) }
+/// What several engines do, as one state: the first one's, with the words of all.
+fn together(working: Vec<CampaignState>) -> Option<CampaignState> {
+    working.into_iter().reduce(|all, next| match (all, next) {
+        (
+            CampaignState::Working { purpose, reason, message },
+            CampaignState::Working { message: another, purpose: _, reason: _ },
+        ) => CampaignState::Working { purpose, reason, message: format!("{message}; {another}") },
+        (all, _) => all,
+    })
 }
 
 /// The first failure's words, when no engine has a row that says anything.

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::{ProfileStatus, agent_deployment::JobAttempt, profile::MeasurementPurpose},
+    v1alpha1::{
+        ProfileStatus,
+        agent_deployment::JobAttempt,
+        profile::{MeasurementPurpose, ProfiledEngine},
+    },
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
@@ -47,6 +51,8 @@ pub enum JobStep {
 pub enum Affordable {
     /// It could.
     Yes,
+    /// Other Jobs may still spend what is left.
+    Later,
     /// The budget is used up, in words.
     No(String),
 }
@@ -78,6 +84,7 @@ pub fn run(
         parts.add(Parts::of_found(polled));
         parts.join(match (next, affordable) {
             (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::No(words)) => given_up(words),
+            (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::Later) => later(scope),
             (AttemptStep::Record(attempt), Affordable::Yes) => record(scope, &prefix, attempt),
             (AttemptStep::Create(_), Affordable::Yes) => create(world, &status, scope, name),
             (AttemptStep::Wait(why), _) => wait(&status, scope, &why, progress),
@@ -96,6 +103,14 @@ fn given_up(words: String) -> Planned<JobStep> {
     Parts::default().with(JobStep::GivenUp(words))
 }
 
+/// The end of another Job is reported by an event.
+fn later(scope: &JobScope<'_>) -> Planned<JobStep> {
+    let name = &scope.engine().display_name;
+    let message = format!("{name}: waiting for what other engines leave of the budget");
+    let state = CampaignState::Working { purpose: scope.purpose(), reason: Reason::Profiling, message };
+    Parts::look_within(SOON).with(JobStep::Working(state))
+}
+
 fn create(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>, name: String) -> Planned<JobStep> {
     match build::profile_job(world, status, scope, &name) {
         Ok((task, job)) => {
@@ -108,6 +123,19 @@ fn create(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>, na
 
 fn recorded(status: &ProfileStatus, kind: &str, hash: &str) -> i32 {
     status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash).map_or(0, |job| job.attempt)
+}
+
+/// The attempt after one whose Job is there, for an engine that was built again: the Job was of another artifact.
+pub(super) fn attempt_after_failed(
+    world: &ProfileWorld,
+    status: &ProfileStatus,
+    engine: &ProfiledEngine,
+) -> Option<JobAttempt> {
+    let scope = JobScope::Explore { engine };
+    let (kind, input_hash) = (scope.kind(), scope.hash(&world.spec.input_hash));
+    let attempt = recorded(status, &kind, &input_hash);
+    let has_job = world.jobs.contains_key(&job_name(&format!("{JOB_PREFIX}{input_hash}"), attempt));
+    has_job.then_some(JobAttempt { kind, input_hash, attempt: attempt + 1 })
 }
 
 /// Progress of another campaign is ignored.

@@ -13,13 +13,17 @@ use super::{
 use crate::plan::{Plan, RESYNC};
 
 mod adopt;
+mod asked;
 mod confirm;
+mod engine;
 mod explore;
 mod job;
+mod ledger;
 mod repeat;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.
 pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
+    let world = &asked::with_artifacts(world);
     let mut parts = adopt::adopt(world);
     let state = match status::ended(&world.status) {
         Some(state) => state,

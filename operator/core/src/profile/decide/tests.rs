@@ -1,6 +1,7 @@
 //! Stories of campaigns, carried out by a worker that measures by a formula.
 
 mod adopting;
+mod asking;
 mod cluster;
 mod costs;
 mod gitops;

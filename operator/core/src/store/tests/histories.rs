@@ -293,9 +293,12 @@ impl History {
         let of_models = models.map(|model| format!("checkpoints/{}", model.source_digest));
         let proofs = jobs.iter().filter_map(|job| job.name_any().strip_prefix("fetch-")?.parse().ok());
         let measured = users.profiles.iter().flat_map(|profile| {
-            let engines = profile.spec.inputs.engines.iter();
+            let engines = profile.spec.inputs.engines.iter().filter(|engine| !engine.manifest_digest.is_empty());
             let of_engines = engines.map(|engine| format!("engines/{}/{}", engine.name, engine.manifest_digest));
-            of_engines.chain([format!("profiles/{}", profile.spec.input_hash)])
+            let asked = profile.status.iter().flat_map(|status| &status.asked);
+            let asked = asked.filter_map(|asked| Some((&asked.engine, asked.manifest_digest.as_ref()?)));
+            let of_asked = asked.map(|(engine, digest)| format!("engines/{engine}/{digest}"));
+            of_engines.chain(of_asked).chain([format!("profiles/{}", profile.spec.input_hash)])
         });
         of_revisions
             .chain(of_pods)
@@ -353,15 +356,20 @@ fn revision(engine: usize, artifact: usize) -> Revision {
     Revision::read(&record).expect("a plan")
 }
 
+/// Of some campaigns the artifact is that of an engine that they asked for.
 fn profile(engine: usize, artifact: usize) -> Profile {
+    let (in_inputs, in_status) =
+        if artifact % 2 == 0 { (digest(artifact), None) } else { (String::new(), Some(digest(artifact))) };
+    let name = format!("engine-{engine}");
     serde_json::from_value(json!({
         "apiVersion": "slipway.dev/v1alpha1", "kind": "Profile", "metadata": {"name": "support-1"},
         "spec": {"agentDeployment": "support", "inputHash": format!("{engine}{artifact}"), "inputs": {
-            "engines": [{"name": format!("engine-{engine}"), "manifestDigest": digest(artifact), "displayName": "fp32"}],
+            "engines": [{"name": name, "manifestDigest": in_inputs, "displayName": "fp32"}],
             "configurations": [], "levels": [1], "driver": "ModelAnalyzer", "objectives": [], "replicas": 1,
             "optimizeFor": "Throughput", "budget": {}, "agent": {"systemPrompt": "x"},
             "placement": {"tritonImage": "t", "agentResources": {}, "tritonResources": {}},
         }},
+        "status": {"asked": [{"engine": name, "why": "the first", "manifestDigest": in_status}]},
     }))
     .expect("a Profile")
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // a bench without its data has nothing to say
 
+mod device;
 mod early;
 mod gates;
 mod methods;
@@ -29,7 +30,7 @@ struct Args {
     /// Seeds per problem of the other suites
     #[arg(long, default_value_t = 3)]
     other_seeds: u64,
-    /// Suites to run: grid, llm, noise, prior, early, speed; all without it
+    /// Suites to run: grid, llm, device, noise, prior, early, speed; all without it
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Methods to run beside brute and bisection; all without it
@@ -45,9 +46,10 @@ fn main() {
     let wanted = |suite: &str| args.only.is_empty() || args.only.iter().any(|only| only == suite);
     let grids = methods::Grids::read(&args.data, &args.methods);
     let (seeds, few) = (args.seeds, args.other_seeds);
-    let suites: [(&str, &dyn Fn() -> Section); 6] = [
+    let suites: [(&str, &dyn Fn() -> Section); 7] = [
         ("grid", &|| methods::grid(&grids, seeds)),
         ("llm", &|| methods::language_models(&grids, few)),
+        ("device", &|| device::device(&grids, seeds.min(10))),
         ("noise", &|| methods::noise(&grids, few)),
         ("prior", &|| priors::priors(&grids, few)),
         ("early", &|| early::early(&args.data)),

@@ -24,7 +24,8 @@ const METHODS: [MethodName; 7] = [
 pub struct Grids {
     pub classical: BTreeMap<String, Problem>,
     language: BTreeMap<String, Problem>,
-    methods: Vec<MethodName>,
+    pub device: BTreeMap<String, Problem>,
+    pub methods: Vec<MethodName>,
 }
 
 impl Grids {
@@ -43,6 +44,7 @@ impl Grids {
         Self {
             classical: folder("resnet50"),
             language: folder("llm_pilot"),
+            device: folder("device"),
             methods: if methods.is_empty() { METHODS.to_vec() } else { methods.to_vec() },
         }
     }

@@ -5,19 +5,22 @@ use std::collections::BTreeSet;
 use slipway_analysis::{
     pareto::Direction,
     search as analysis,
-    search::{Conclusion, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
+    search::{Conclusion, Ending, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
     slo::{self, Bound},
 };
 use slipway_worker_contract::{
-    Arm, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor, OtherEngine,
-    Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
+    Arm, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor,
+    OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
 };
 
 use super::{
     Ended, Next, Plan, Search, ToBeat,
     reasons::{self, Why},
 };
-use crate::profile::drivers;
+use crate::profile::{
+    drivers,
+    judge::{self, Rules},
+};
 
 /// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
 const ABORT_FRACTION: f64 = 0.3;
@@ -33,6 +36,7 @@ pub struct Guided {
     latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
     target_per_kilosecond: Option<u64>,
+    rules: Rules,
     gpus: u32,
     others: Vec<OtherEngine>,
 }
@@ -54,6 +58,7 @@ impl Guided {
             objectives,
             optimize_for: task.optimize_for,
             target_per_kilosecond: task.target_per_kilosecond,
+            rules: Rules::of(task),
             gpus: task.gpus.max(1),
             others: task.other_engines.clone(),
         }
@@ -106,7 +111,7 @@ impl Guided {
 
 impl Search for Guided {
     fn next(&self, rows: &[Row]) -> Next {
-        if let Some(ended) = self.plan.used(rows) {
+        if let Some(ended) = self.plan.ended(rows, &self.rules) {
             return Next::Done(ended);
         }
         let level = |cell: analysis::Cell| View::levels(self).get(cell.level).copied();
@@ -118,13 +123,16 @@ impl Search for Guided {
     }
 
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
+        if let Some(unknown) = unknown_figure(rows.iter(), &self.rules.gpu_limits) {
+            return reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, &unknown));
+        }
         let over = match end {
             ProfileEnd::Complete => self.step(rows).err(),
             ProfileEnd::BudgetUsed | ProfileEnd::Interrupted => None,
         };
         let complete = over.as_ref().map_or("the search ended before it", |over| over.reason.as_str());
         let skipped = over.as_ref().map_or(&[][..], |over| &over.skipped);
-        reasons::all(&self.plan, rows, |arm| match skipped.iter().find(|s| s.arm == arm) {
+        reasons::all((&self.plan, &self.rules), rows, |arm| match skipped.iter().find(|s| s.arm == arm) {
             Some(skipped) => why(&skipped.why),
             None => reasons::of_end(end, complete),
         })
@@ -247,6 +255,7 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
     });
     let mut metrics = vec![throughput(search)];
     metrics.extend(measured(search).into_iter().map(|(metric, percentile)| latency_metric(metric, percentile)));
+    metrics.extend(search.rules.gpu_limits.iter().map(gpu_metric));
     let (objective, direction) = match search.optimize_for {
         OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
         OptimizeFor::Latency => (position(search, search.latency), Direction::Minimize),
@@ -294,7 +303,21 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
         };
         analysis::Constraint { metric: 0, bound: Bound::AtLeast(target) }
     });
-    search.objectives.iter().map(latency).chain(target).collect()
+    let first = 1 + measured(search).len();
+    let of_gpus = search.rules.gpu_limits.iter().enumerate().flat_map(move |(at, limit)| {
+        let bounds = [limit.min.map(|min| Bound::AtLeast(min.into())), limit.max.map(|max| Bound::AtMost(max.into()))];
+        bounds.into_iter().flatten().map(move |bound| analysis::Constraint { metric: first + at, bound })
+    });
+    search.objectives.iter().map(latency).chain(target).chain(of_gpus).collect()
+}
+
+fn gpu_metric(limit: &GpuLimit) -> analysis::Metric {
+    let kind = match limit.figure {
+        GpuFigure::Utilization => analysis::MetricKind::Utilization,
+        GpuFigure::Power => analysis::MetricKind::Power,
+        GpuFigure::Memory => analysis::MetricKind::Memory,
+    };
+    analysis::Metric { name: limit.figure.limit_name().to_owned(), kind, prior: Vec::new() }
 }
 
 fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> analysis::Metric {
@@ -346,17 +369,18 @@ fn measurement(
     };
     let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
+    let gpu = |limit: &GpuLimit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1)));
+    values.extend(search.rules.gpu_limits.iter().map(gpu));
     let mut log_sds = vec![throughput_log_sd(row)];
     log_sds.extend(measured(search).into_iter().map(|latency| latency_log_sd(row, latency)));
-    let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
-            analysis::Outcome::Measured { values, log_sds }
-        }
-        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
-            analysis::Outcome::Aborted { values, log_sds }
-        }
+    log_sds.extend(search.rules.gpu_limits.iter().map(|_| slo::SAMPLED_LOG_ERROR));
+    let ending = match row.verdict {
+        MeasurementVerdict::Failed => Ending::Failed,
+        MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
+        MeasurementVerdict::Infeasible if judge::misses_only_a_minimum(row, &search.rules) => Ending::Whole,
+        MeasurementVerdict::Infeasible => Ending::CutShort,
     };
+    let outcome = analysis::Outcome::of(ending, values, log_sds);
     analysis::Measurement {
         cell,
         purpose: Purpose::Explore,

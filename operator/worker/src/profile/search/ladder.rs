@@ -1,26 +1,30 @@
 //! The walk through a small space. Pure.
 
-use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row};
+use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row, unknown_figure};
 
 use super::{Ended, Next, Plan, Search, ToBeat, reasons};
+use crate::profile::judge::{self, Rules};
 
 /// Walks every arm up its levels, and leaves an arm at the first level that misses an objective, because more
-/// requests in flight only make latencies longer. It finds the whole front of a small campaign.
+/// requests in flight only make latencies longer. A row that misses only a least value of a GPU's figure does not end
+/// its arm: more in flight may reach it. It finds the whole front of a small campaign.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     plan: Plan,
+    rules: Rules,
 }
 
 impl Ladder {
     /// Prepares a walk.
-    pub fn new(plan: Plan) -> Self {
-        Self { plan }
+    pub fn new(plan: Plan, rules: Rules) -> Self {
+        Self { plan, rules }
     }
 
     fn next_level(&self, arm: &Arm, rows: &[Row]) -> Option<u32> {
         let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
         let left = of_arm().any(|row| match row.verdict {
-            MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => true,
+            MeasurementVerdict::Infeasible => !judge::misses_only_a_minimum(row, &self.rules),
+            MeasurementVerdict::Failed => true,
             MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => false,
         });
         let open = |level: &u32| !of_arm().any(|row| row.level == *level);
@@ -30,7 +34,7 @@ impl Ladder {
 
 impl Search for Ladder {
     fn next(&self, rows: &[Row]) -> Next {
-        if let Some(ended) = self.plan.used(rows) {
+        if let Some(ended) = self.plan.ended(rows, &self.rules) {
             return Next::Done(ended);
         }
         // The lowest levels of all arms first: they tell most about each arm, should the budget end.
@@ -41,7 +45,9 @@ impl Search for Ladder {
         }
     }
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
-        reasons::all(&self.plan, rows, |_| reasons::of_end(end, "the search ended before it"))
+        let unknown = unknown_figure(rows.iter(), &self.rules.gpu_limits);
+        let complete = unknown.as_deref().unwrap_or("the search ended before it");
+        reasons::all((&self.plan, &self.rules), rows, |_| reasons::of_end(end, complete))
     }
 
     fn to_beat(&self, _rows: &[Row]) -> Option<ToBeat> {

@@ -7,9 +7,10 @@ mod ladder;
 mod reasons;
 
 use serde::{Deserialize, Serialize};
-use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, ProfileTask, Row};
+use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, ProfileTask, Row, unknown_figure};
 
 pub use self::{given::Given, guided::Guided, ladder::Ladder};
+use super::judge::Rules;
 
 /// Spaces of at most so many cells are walked whole, where the budget allows it.
 const MOST_WALKED: usize = 24;
@@ -98,7 +99,11 @@ impl Plan {
         Self { arms: arms.to_vec(), levels, max_measurements, earlier }
     }
 
-    /// The end, if the measurements are used.
+    /// The end, if the measurements are used, or no further one can be judged.
+    fn ended(&self, rows: &[Row], rules: &Rules) -> Option<Ended> {
+        self.used(rows).or_else(|| unknown_figure(rows.iter(), &rules.gpu_limits).map(Ended::complete))
+    }
+
     fn used(&self, rows: &[Row]) -> Option<Ended> {
         let used = rows.len().saturating_sub(self.earlier) >= self.max_measurements as usize;
         used.then(|| match self.max_measurements {
@@ -114,7 +119,7 @@ pub fn choose(task: &ProfileTask, plan: Plan) -> Box<dyn Search> {
     let cells = plan.arms.len() * plan.levels.len();
     let open = cells.saturating_sub(plan.earlier);
     if cells <= MOST_WALKED && open <= plan.max_measurements as usize {
-        Box::new(Ladder::new(plan))
+        Box::new(Ladder::new(plan, Rules::of(task)))
     } else {
         Box::new(Guided::new(task, plan))
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
-    MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig, WhyNotMeasured,
+    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Gpu, GpuFigure, GpuLimit, Latency, LatencyMetric,
+    LatencyObjective, MeasureSettings, MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig,
+    WhyNotMeasured,
 };
 
 use super::*;
@@ -16,7 +17,7 @@ fn arms(ids: &[&str]) -> Vec<Arm> {
 }
 
 fn ladder(ids: &[&str], levels: &[u32], max_measurements: u32, earlier: usize) -> Ladder {
-    Ladder::new(Plan::new(&arms(ids), levels, max_measurements, earlier))
+    Ladder::new(Plan::new(&arms(ids), levels, max_measurements, earlier), Rules::default())
 }
 
 fn row(arm: &str, level: u32, verdict: MeasurementVerdict) -> Row {
@@ -59,6 +60,33 @@ fn an_arm_is_left_at_the_level_that_misses() {
     let expected = [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 4), ("b", 4), ("b", 8)];
     assert_eq!(cells, expected.map(|(arm, level)| (arm.to_owned(), level)));
     assert_eq!(ended, Ended::complete("every arm was measured up to its limit"));
+}
+
+/// At least 60 % of utilization.
+fn busy() -> GpuLimit {
+    GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None }
+}
+
+fn gpu(utilization_percent: u8) -> Gpu {
+    Gpu { memory_mib: Some(14_336), utilization_percent: Some(utilization_percent), power_watts: Some(200) }
+}
+
+#[test]
+fn a_walk_goes_on_above_a_level_that_leaves_the_gpu_idle_and_ends_above_one_that_works_it_too_hard() {
+    let cool = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(250) };
+    let rules = Rules { gpu_limits: vec![busy(), cool], ..Rules::default() };
+    let search = Ladder::new(Plan::new(&arms(&["a"]), &[1, 2, 4, 8, 16], 20, 0), rules);
+    let at = |level, utilization, power_watts, verdict| Row {
+        gpu: Some(Gpu { power_watts: Some(power_watts), ..gpu(utilization) }),
+        ..row("a", level, verdict)
+    };
+    let mut rows = vec![at(1, 20, 120, MeasurementVerdict::Infeasible), at(2, 45, 180, MeasurementVerdict::Infeasible)];
+    assert_eq!(search.next(&rows), Next::Measure { arm: 0, level: 4 });
+    rows.push(at(4, 70, 230, MeasurementVerdict::Feasible));
+    rows.push(at(8, 90, 260, MeasurementVerdict::Infeasible));
+    assert_eq!(search.next(&rows), Next::Done(Ended::complete("every arm was measured up to its limit")));
+    let expected = [entry("a", Some((16, 16)), WhyNotMeasured::Infeasible, "level 8 is infeasible already: ")];
+    assert_eq!(search.not_measured(&rows, ProfileEnd::Complete), expected);
 }
 
 #[test]
@@ -159,6 +187,7 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         measured: Vec::new(),
         other_engines: Vec::new(),
         target_per_kilosecond: None,
+        gpu_limits: Vec::new(),
     }
 }
 
@@ -328,4 +357,29 @@ proptest! {
         };
         prop_assert_eq!(asked, next(rows.get(cut)));
     }
+}
+
+#[test]
+fn a_walk_ends_where_triton_does_not_have_a_limited_figure() {
+    let limit = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
+    let rules = Rules { gpu_limits: vec![limit], ..Rules::default() };
+    let ladder = Ladder::new(Plan::new(&arms(&["a", "b"]), &[1, 2, 4], 20, 0), rules);
+    let long = |arm, level| Row { millis: 9_000, ..row(arm, level, MeasurementVerdict::Unbounded) };
+    let first = long("a", 1);
+    assert_eq!(ladder.next(std::slice::from_ref(&first)), Next::Measure { arm: 1, level: 1 });
+    let short = Row { millis: 900, ..long("b", 1) };
+    assert_eq!(
+        ladder.next(&[first.clone(), short]),
+        Next::Measure { arm: 0, level: 2 },
+        "it was too short for a sample"
+    );
+    let both = [first.clone(), long("b", 1)];
+    let words =
+        "GPU power is limited, and Triton's metrics do not have it: remove the limit, or use GPUs that report it";
+    assert_eq!(ladder.next(&both), Next::Done(Ended::complete(words)));
+    let skipped = ladder.not_measured(&both, ProfileEnd::Complete);
+    assert!(skipped.iter().all(|entry| entry.reason == words) && skipped.len() == 2, "{skipped:?}");
+    let gpu = Some(Gpu { power_watts: Some(250), ..Gpu::default() });
+    let known = [first, Row { gpu, ..long("b", 1) }];
+    assert_eq!(ladder.next(&known), Next::Measure { arm: 0, level: 2 });
 }

@@ -55,7 +55,12 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
 /// in a confirm run, if it had one.
 fn point_of(plan: &RevisionPlan, inputs: &ProfileInputs, status: &ProfileStatus) -> Option<usize> {
     let digest = plan.engine.manifest_digest.to_string();
-    let is_artifact = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);
+    let inputs_have = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);
+    let was_asked_for = status
+        .asked
+        .iter()
+        .any(|asked| asked.engine == plan.engine.name && asked.manifest_digest.as_ref() == Some(&digest));
+    let is_artifact = inputs_have || was_asked_for;
     let named =
         inputs.configurations.iter().find(|named| named.settings == plan.configuration).filter(|_| is_artifact)?;
     let is_it = |m: &Measurement| {

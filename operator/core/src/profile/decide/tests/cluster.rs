@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use slipway_crds::v1alpha1::profile::ProfilePhase;
+use slipway_crds::v1alpha1::{
+    agent_deployment::Precision,
+    profile::{EngineAxes, ProfilePhase},
+};
 use slipway_worker_contract::{
     Campaign, Cell, Digest, EngineRef, FailureClass, Latency, LatencyMetric, MeasurementVerdict, Outcome, Percentile,
     Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, Task,
@@ -12,8 +15,9 @@ use slipway_worker_contract::{
 
 use super::super::*;
 use crate::{
-    jobs::view::{JobPhase, JobView},
+    jobs::view::{Grant, JobPhase, JobView},
     plan::Child,
+    profile::world::{AgentView, Offer},
     reworded,
 };
 
@@ -53,6 +57,8 @@ pub struct Cluster {
     pub notes: Vec<String>,
     /// Tasks in the order in which their Jobs were created.
     pub tasks: Vec<ProfileTask>,
+    /// Names of their Jobs.
+    pub named: Vec<String>,
     /// Engines whose Jobs fail.
     pub broken: Vec<&'static str>,
     /// Verdicts of confirm runs by configuration; feasible where none is given.
@@ -78,11 +84,14 @@ pub fn cluster() -> Cluster {
         jobs: BTreeMap::new(),
         progress: BTreeMap::new(),
         earlier: Vec::new(),
+        agent: AgentView::default(),
+        created: None,
     };
     Cluster {
         world,
         notes: Vec::new(),
         tasks: Vec::new(),
+        named: Vec::new(),
         broken: Vec::new(),
         confirms: BTreeMap::new(),
         disturbed: BTreeMap::new(),
@@ -90,6 +99,34 @@ pub fn cluster() -> Cluster {
 }
 
 impl Cluster {
+    /// Engines are built when the search asks for them.
+    pub fn asking(mut self) -> Self {
+        for (engine, precision) in self.world.spec.inputs.engines.iter_mut().zip([Precision::FP32, Precision::INT8]) {
+            engine.manifest_digest = String::new();
+            engine.axes = Some(EngineAxes {
+                precision,
+                kv_cache_precision: None,
+                tensor_parallel: None,
+                pipeline_parallel: None,
+                max_batch_size: None,
+                max_num_tokens: None,
+                variant: String::new(),
+            });
+        }
+        self
+    }
+
+    /// Engines that were asked for, in the order of asking.
+    pub fn asked(&self) -> Vec<&str> {
+        self.world.status.asked.iter().map(|asked| asked.engine.as_str()).collect()
+    }
+
+    /// The AgentDeployment offers an engine.
+    pub fn offer(&mut self, engine: &str) {
+        let digest = if engine == "engine-a" { "aa" } else { "bb" }.repeat(32);
+        self.world.agent.offers.insert(engine.to_owned(), Offer::Artifact(digest));
+    }
+
     /// With recorded runs, so that a choice is confirmed.
     pub fn with_trace(mut self) -> Self {
         self.world.spec.inputs.agent_trace =
@@ -111,7 +148,7 @@ impl Cluster {
                 Child::Job(object) => {
                     let name = object.metadata.name.clone().expect("a Job has a name");
                     let task = task.take().expect("the task comes before its Job");
-                    is_changed |= self.start(name, task);
+                    is_changed |= self.start(name, task, Grant::of(&object));
                 }
                 other => panic!("{other:?}"),
             }
@@ -119,9 +156,10 @@ impl Cluster {
         is_changed
     }
 
-    fn start(&mut self, name: String, task: ProfileTask) -> bool {
+    fn start(&mut self, name: String, task: ProfileTask, grant: Option<Grant>) -> bool {
         self.tasks.push(task);
-        let view = JobView::in_phase(name.clone(), JobPhase::Running { started_at: None });
+        self.named.push(name.clone());
+        let view = JobView { grant, ..JobView::in_phase(name.clone(), JobPhase::Running { started_at: None }) };
         self.world.jobs.insert(name, view).is_none()
     }
 
@@ -148,9 +186,12 @@ impl Cluster {
         self.world.jobs.values().find(is_running).map(|view| view.name.clone())
     }
 
-    /// What the running Job measures in the end.
+    /// What the latest Job measures in the end.
     pub fn rows(&self) -> Vec<Row> {
-        let task = self.tasks.last().expect("a Job was created");
+        self.rows_of(self.tasks.last().expect("a Job was created"))
+    }
+
+    fn rows_of(&self, task: &ProfileTask) -> Vec<Row> {
         match &task.campaign {
             Campaign::Explore { arms, levels, max_measurements, .. } => {
                 let cells = arms.iter().flat_map(|arm| levels.iter().map(move |level| (arm.id.as_str(), *level)));
@@ -209,9 +250,15 @@ impl Cluster {
 
     /// The running Job ends, and its message holds all of its rows but the first `omitted`.
     pub fn end(&mut self, end: ProfileEnd, omitted: usize) {
-        let job = self.running().expect("a Job runs");
-        let rows: Vec<Row> = self.rows().into_iter().skip(omitted).collect();
-        let task = self.tasks.last().expect("a Job was created");
+        let job = self.named.last().cloned().expect("a Job was created");
+        self.end_job(&job, end, omitted);
+    }
+
+    /// The same of any Job.
+    pub fn end_job(&mut self, job: &str, end: ProfileEnd, omitted: usize) {
+        let position = self.named.iter().rposition(|name| name == job).expect("the Job was created");
+        let task = &self.tasks[position];
+        let rows: Vec<Row> = self.rows_of(task).into_iter().skip(omitted).collect();
         let phase = if self.broken.contains(&task.engine.identity.as_str()) {
             let failure = "Triton does not load the model: no such file".to_owned();
             JobPhase::Failed { class: FailureClass::BadModel, failure, finished_at: Some(self.world.now) }
@@ -229,7 +276,7 @@ impl Cluster {
             JobPhase::Succeeded { outcome: Box::new(Outcome::Profile(result)), milliseconds: 60_000 }
         };
         self.world.progress.clear();
-        self.world.jobs.get_mut(&job).expect("the Job is there").phase = phase;
+        self.world.jobs.get_mut(job).expect("the Job is there").phase = phase;
     }
 
     /// The campaign to its end.

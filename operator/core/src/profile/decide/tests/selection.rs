@@ -5,7 +5,12 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{OptimizeFor, ProfilingDriver},
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
-use slipway_selection::{select, target};
+use slipway_selection::{
+    infeasible,
+    judged::{Judged, judge},
+    select, target,
+};
+use slipway_worker_contract::{Gpu, Row};
 
 use super::{
     super::*,
@@ -66,6 +71,100 @@ fn a_throughput_of_requests_rules_points_out_by_the_share_of_a_replica() {
     assert_eq!(select::ranked(&inputs, &measurements), [1], "12 a second over 2 replicas");
     inputs.throughput = Some(serde_norway::from_str("{min: '12', unit: Runs}").expect("an objective"));
     assert_eq!(select::ranked(&inputs, &measurements), [0, 1], "requests are no runs");
+}
+
+/// A limit on a GPU's figure, and points of so much utilization.
+fn with_gpus(limit: &str, utilizations: &[u8]) -> (ProfileInputs, Vec<Measurement>) {
+    let mut inputs = inputs(OptimizeFor::Throughput);
+    inputs.gpu = vec![serde_norway::from_str(limit).expect("a limit")];
+    let rows: Vec<_> = utilizations
+        .iter()
+        .zip(1..)
+        .map(|(utilization, level)| {
+            let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(*utilization), power_watts: Some(210) };
+            Row { gpu: Some(gpu), ..row("instances-1", level, (1_000 * u64::from(level), 50_000)) }
+        })
+        .collect();
+    let status = rows::found(Subject::explored("engine-a"), &rows, &[]).into_status(ProfileStatus::default());
+    (inputs, status.measurements)
+}
+
+#[test]
+fn a_row_of_an_earlier_campaign_is_judged_by_limits_on_gpus_from_both_sides() {
+    let judged_by = |limit| {
+        let (inputs, measurements) = with_gpus(limit, &[40, 70, 95]);
+        measurements.iter().map(|row| judge(&inputs, row)).collect::<Vec<_>>()
+    };
+    let met = Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() };
+    let missed = |reason: &str| Judged::Decided { verdict: MeasurementVerdict::Infeasible, reason: reason.to_owned() };
+    let low = missed("GPU utilization is too low: 40 % of at least 60 %");
+    let high = missed("GPU utilization is too high: 95 % of at most 90 %");
+    assert_eq!(judged_by("{figure: Utilization, min: 60, max: 90}"), [low, met, high]);
+    let (inputs, mut measurements) = with_gpus("{figure: Power, max: 300}", &[40]);
+    let open = Judged::Open { objective: "gpu-power".to_owned() };
+    measurements[0].gpu.iter_mut().for_each(|gpu| gpu.power_watts = None);
+    assert_eq!(judge(&inputs, &measurements[0]), open, "a power that was not sampled is no power of 0 W");
+    measurements[0].gpu = None;
+    assert_eq!(judge(&inputs, &measurements[0]), open);
+}
+
+#[test]
+fn a_figure_of_zero_that_an_earlier_worker_reported_is_not_known() {
+    let gpu = |power_watts, utilization_percent| Gpu { memory_mib: Some(0), utilization_percent, power_watts };
+    let stored = |gpu| {
+        let row = Row { gpu: Some(gpu), ..row("instances-1", 1, (1_000, 50_000)) };
+        rows::found(Subject::explored("engine-a"), &[row], &[]).measurements[0].gpu
+    };
+    assert_eq!(stored(gpu(Some(0), Some(0))), None);
+    let known = stored(gpu(Some(210), Some(0))).expect("it has a power");
+    assert_eq!((known.power_watts, known.utilization_percent, known.memory_mebibytes), (Some(210), None, None));
+}
+
+#[test]
+fn a_limited_figure_that_no_row_has_is_named() {
+    let (mut inputs, mut measurements) = with_gpus("{figure: Power, max: 300}", &[40, 50]);
+    inputs.objectives.truncate(1);
+    for row in &mut measurements {
+        row.gpu.iter_mut().for_each(|gpu| gpu.power_watts = None);
+        row.verdict = MeasurementVerdict::Unbounded;
+    }
+    let found = infeasible::explain(&inputs, &measurements, MeasurementPurpose::Explore);
+    assert_eq!((found.binding_objective.as_str(), found.nearest), ("gpu-power", Some(0)));
+}
+
+#[test]
+fn a_confirm_run_at_the_load_of_the_target_need_not_keep_the_gpu_as_busy_as_its_level() {
+    let judged_by = |limit, purpose| {
+        let (inputs, mut measurements) = with_gpus(limit, &[40]);
+        measurements[0].purpose = purpose;
+        let found = infeasible::explain(&inputs, &measurements, purpose);
+        (judge(&inputs, &measurements[0]), found.binding_objective)
+    };
+    let met = Judged::Decided { verdict: MeasurementVerdict::Feasible, reason: String::new() };
+    let (judged, binding) = judged_by("{figure: Utilization, min: 60}", MeasurementPurpose::Confirm);
+    assert_eq!((judged, binding == "gpu-utilization"), (met, false));
+    let (judged, binding) = judged_by("{figure: Utilization, min: 20, max: 30}", MeasurementPurpose::Confirm);
+    let reason = "GPU utilization is too high: 40 % of at most 30 %".to_owned();
+    assert_eq!(judged, Judged::Decided { verdict: MeasurementVerdict::Infeasible, reason });
+    assert_eq!(binding, "gpu-utilization");
+    let (_, binding) = judged_by("{figure: Utilization, min: 60}", MeasurementPurpose::Explore);
+    assert_eq!(binding, "gpu-utilization");
+}
+
+#[test]
+fn what_a_limit_on_gpus_would_take_is_said_for_the_bound_that_is_missed() {
+    let words = |limit| {
+        let (inputs, measurements) = with_gpus(limit, &[40, 45]);
+        infeasible::explain(&inputs, &measurements, MeasurementPurpose::Explore)
+    };
+    let found = words("{figure: Utilization, min: 60, max: 90}");
+    let expected = "GPU utilization would be met with a min of 45 % or less (it is 60 %), by fp32/instances-1 at 2 in \
+                    flight";
+    assert_eq!((found.binding_objective.as_str(), found.what_it_would_take.as_str()), ("gpu-utilization", expected));
+    let found = words("{figure: Power, max: 200}");
+    let expected =
+        "GPU power would be met with a max of 210 W or more (it is 200 W), by fp32/instances-1 at 1 in flight";
+    assert_eq!(found.what_it_would_take, expected);
 }
 
 #[rstest]

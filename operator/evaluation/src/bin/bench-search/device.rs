@@ -1,0 +1,81 @@
+//! Limits on what is sampled of the GPU: a least utilization, a greatest power.
+
+use slipway_analysis::slo::rate_bounds;
+use slipway_evaluation::method::MethodName;
+use slipway_evaluation::replay::ReplayResult;
+
+use super::gates::{Gate, Section};
+use super::methods::{Grids, runs};
+use super::tables::{least, mean, percent, share, table};
+
+/// Confidence of each side of an interval.
+const CONFIDENCE: f64 = 0.975;
+
+/// One method on some problems, over all seeds.
+struct Row {
+    ratios: Vec<f64>,
+    runs: Vec<f64>,
+    /// Searches that said that nothing is feasible; something always is.
+    missed: usize,
+}
+
+impl Row {
+    fn of(results: &[ReplayResult]) -> Self {
+        Self {
+            ratios: results.iter().filter_map(|r| r.ratio_to_optimum).collect(),
+            runs: results.iter().map(|r| r.runs as f64).collect(),
+            missed: results.iter().filter(|r| r.chosen.is_none()).count(),
+        }
+    }
+
+    fn good(&self) -> String {
+        let good = self.ratios.iter().filter(|ratio| **ratio >= 0.99).count();
+        let (low, high) = rate_bounds(good as u64, self.ratios.len() as u64, CONFIDENCE);
+        format!("{} ({} to {})", percent(share(&self.ratios, 0.99)), percent(low), percent(high))
+    }
+
+    fn cells(&self, name: String) -> Vec<String> {
+        vec![
+            name,
+            format!("{:.1}", mean(&self.runs)),
+            format!("{:.4}", mean(&self.ratios)),
+            format!("{:.3}", least(&self.ratios)),
+            self.good(),
+            percent(share(&self.ratios, 0.9)),
+            self.missed.to_string(),
+        ]
+    }
+}
+
+/// Both kinds of limits, by every method, and each problem by the search.
+pub fn device(grids: &Grids, seeds: u64) -> Section {
+    let mut section = Section::default();
+    if grids.device.is_empty() {
+        return section;
+    }
+    let header = ["", "runs", "mean ratio", "least", ">= 0.99 (95 % interval)", ">= 0.9", "said infeasible"];
+    section.text =
+        format!("## Limits on what is sampled of the GPU, {} problems, {seeds} seeds\n\n", grids.device.len());
+    let mut detail = Vec::new();
+    for (kind, title) in [("utilization", "A minimum of GPU utilization"), ("power", "A maximum of GPU power")] {
+        let problems = || grids.device.iter().filter(|(name, _)| name.contains(kind));
+        let mut rows = Vec::new();
+        for method in &grids.methods {
+            let by_problem: Vec<(&String, Vec<ReplayResult>)> =
+                problems().map(|(name, problem)| (name, runs(problem, *method, seeds))).collect();
+            let all: Vec<ReplayResult> = by_problem.iter().flat_map(|(_, results)| results.iter().cloned()).collect();
+            let row = Row::of(&all);
+            rows.push(row.cells(method.name()));
+            if *method == MethodName::Slipway {
+                detail.extend(by_problem.iter().map(|(name, results)| Row::of(results).cells((*name).clone())));
+                let asked = format!("{title}: at least 0.99 in 95 %, never below 0.9");
+                let is_met = share(&row.ratios, 0.99) >= 0.95 && least(&row.ratios) >= 0.9;
+                let measured = format!("{}, at least {:.3}", row.good(), least(&row.ratios));
+                section.gates.push(Gate::new(asked, measured, is_met));
+            }
+        }
+        section.text.push_str(&format!("{title}:\n\n{}\n", table(&header, &rows)));
+    }
+    section.text.push_str(&format!("The search, problem by problem:\n\n{}", table(&header, &detail)));
+    section
+}
