@@ -252,7 +252,7 @@ async fn observe_calibration(
     namespace: &str,
     object: &AgentDeployment,
 ) -> Result<Option<CalibrationView>, ReadError> {
-    let engine = object.spec.engine.tensorrt_llm.as_ref();
+    let engine = object.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
     let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;

@@ -41,8 +41,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// When a part of the spec has no canonical JSON; its types leave no such case.
 pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
     let spec = revision::input_hash(&defaults::completed(world))?.as_str().to_owned();
-    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
-    let mut parts = Parts::of_children([Child::PersistentVolumeClaim(Box::new(claim))]);
+    let mut parts = Parts::of_children(store(world));
     let Asked { target, proposal } = parts.join(ask(world, &spec))?;
     let RolledOut { mut outcome, rollout } = parts.join(rollout::decide(world, target));
     let rollout = rollout.map(|rollout| RolloutStatus { proposed: proposal, ..rollout });
@@ -80,6 +79,13 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
+/// The claim of the artifact store. Where another server has the model there is nothing to keep.
+fn store(world: &World) -> Option<Child> {
+    world.spec.checkpoint()?;
+    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
+    Some(Child::PersistentVolumeClaim(Box::new(claim)))
+}
+
 /// The plan that the spec asks for, once nothing blocks its rollout.
 fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
     let inputs = repetitions::inputs(world, spec);
@@ -108,7 +114,8 @@ fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
 
 /// Whether the store lost the artifact of a revision and the rebuilt engine differs: its pods can no longer start.
 fn is_lost(world: &World, revision: &Revision) -> bool {
-    let PlannedEngine { name, manifest_digest, .. } = &revision.plan.engine;
+    let Some(artifact) = revision.plan.served.artifact() else { return false };
+    let PlannedEngine { name, manifest_digest, .. } = &artifact.engine;
     world.engines.get(name).is_some_and(|engine| {
         engine.artifact.is_some()
             && engine.lost.as_ref().is_some_and(|lost| lost.manifest_digest == manifest_digest.as_str())

@@ -36,3 +36,4 @@ mod synthetic;
 mod tensorrt_llm;
 mod traced;
 mod trial;
+mod upstream;

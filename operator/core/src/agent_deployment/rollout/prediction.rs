@@ -9,7 +9,10 @@ use slipway_crds::v1alpha1::{
 use slipway_selection::select::milliseconds;
 use slipway_vocabulary::evidence::Metric;
 
-use super::{World, revision::RevisionPlan};
+use super::{
+    World,
+    revision::{RevisionPlan, ServedArtifact},
+};
 use crate::agent_deployment::profiling;
 
 /// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
@@ -104,11 +107,12 @@ fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Op
 
 /// The row by which a campaign predicts what a plan will be, if it chose that plan.
 fn predicting<'a>(profile: &'a ProfileStatus, plan: &RevisionPlan) -> Option<&'a Measurement> {
+    let ServedArtifact { engine, configuration, .. } = plan.served.artifact()?;
     let choice = profile.choice.as_ref().filter(|choice| {
         // A configuration that is named by its number is known to its own campaign only.
-        choice.engine == plan.engine.name
+        choice.engine == engine.name
             && choice.level == plan.max_in_flight
-            && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
+            && choice.configuration == profiling::name(configuration, usize::MAX)
     })?;
     profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
 }
