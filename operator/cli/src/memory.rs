@@ -89,8 +89,8 @@ impl Refused {
     }
 }
 
-/// Whether memory can be planned for a spec: what a builder of the user's writes is unknown, and what a server elsewhere
-/// has.
+/// Whether memory can be planned for a spec: what a builder of the user's writes is unknown, and what a server
+/// elsewhere has.
 #[must_use]
 pub fn is_planned(spec: &AgentDeploymentSpec) -> bool {
     spec.checkpoint().is_some_and(|checkpoint| checkpoint.engine.backend != Backend::Custom)

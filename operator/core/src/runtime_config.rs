@@ -111,8 +111,8 @@ fn set_upstream(config: &mut RuntimeConfig, api: &ApiUpstream) {
     });
 }
 
-/// What of an upstream, or of an agent that asks it, no sidecar could be configured with: the field of the spec, and
-/// what is wrong in it; absent if nothing is.
+/// What of an upstream, or of an agent that asks it, no sidecar could be configured with. It is the field of the spec,
+/// and what is wrong in it; absent if nothing is.
 pub fn problem_of_upstream(
     agent_deployment: &str,
     agent: &Agent,

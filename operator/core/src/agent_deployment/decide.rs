@@ -45,6 +45,9 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let Asked { target, proposal } = parts.join(ask(world, &spec))?;
     let RolledOut { mut outcome, rollout } = parts.join(rollout::decide(world, target));
     let rollout = rollout.map(|rollout| RolloutStatus { proposed: proposal, ..rollout });
+    if is_starting_elsewhere(world, &outcome) {
+        parts.add(Parts::look_within(LOOK));
+    }
     let drift = parts.join(drift::decide::decide(world, rollout.as_ref()));
     let repeated = parts.join(reprofiling::decide(world, &spec, &outcome, drift.as_ref()))?;
     outcome.background = repeated.background;
@@ -84,6 +87,12 @@ fn store(world: &World) -> Option<Child> {
     world.spec.checkpoint()?;
     let claim = artifact_store::claim(&world.namespace, &world.settings.store);
     Some(Child::PersistentVolumeClaim(Box::new(claim)))
+}
+
+/// Whether pods that ask a server elsewhere are not ready yet. No watch reports why.
+fn is_starting_elsewhere(world: &World, outcome: &Outcome) -> bool {
+    let next = outcome.next.as_ref().filter(|_| world.spec.upstream().is_some());
+    matches!(next, Some(Blocked::Waiting(Why::RevisionStarting { .. } | Why::RevisionFailing { .. })))
 }
 
 /// The plan that the spec asks for, once nothing blocks its rollout.

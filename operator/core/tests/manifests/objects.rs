@@ -358,7 +358,7 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
     RevisionPlan {
         layout,
         served,
-        max_in_flight: 8,
+        max_in_flight: world.spec.upstream().map_or(8, |upstream| upstream.max_in_flight),
         agent_runtime_image: settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
         hardware: world.spec.hardware.clone(),

@@ -429,8 +429,7 @@ impl Cluster {
 
     /// What resolve finds of a model whose engines are planned by it.
     fn shape(&self) -> Option<ModelShape> {
-        let engine = self.world.spec.engine.as_ref();
-        let is_planned = engine.is_some_and(|engine| engine.backend != Backend::Custom);
+        let is_planned = self.world.spec.engine.as_ref().is_some_and(|engine| engine.backend != Backend::Custom);
         let quantization = self.quantization.map(str::to_owned);
         let quantization_method = self.quantization_method.map(str::to_owned);
         let llama = tensorrt_llm::llama_8b();
@@ -438,17 +437,13 @@ impl Cluster {
         is_planned.then_some(ModelShape { quantization, quantization_method, parameter_bytes, ..llama })
     }
 
-    /// The location of the checkpoint.
-    pub(super) fn uri(&self) -> String {
-        self.world.spec.model.uri.clone().expect("engines come from a checkpoint")
-    }
-
     fn outcome(&self, job: &str) -> Outcome {
+        let uri = self.world.spec.model.uri.clone().expect("engines come from a checkpoint");
         if job.starts_with("resolve-") {
             Outcome::Resolve(ResolveResult {
-                uri: self.uri(),
+                uri: uri.clone(),
                 commit: None,
-                source_digest: digest(&self.uri()),
+                source_digest: digest(&uri),
                 tokenizer_digest: None,
                 files: 4,
                 bytes: 18_250_000,
@@ -456,7 +451,7 @@ impl Cluster {
             })
         } else if job.starts_with("fetch-") {
             Outcome::Fetch(FetchResult {
-                source_digest: digest(&self.uri()),
+                source_digest: digest(&uri),
                 files: 4,
                 bytes: 18_250_000,
                 transferred_bytes: 18_250_000,

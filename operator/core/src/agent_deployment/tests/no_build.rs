@@ -216,7 +216,8 @@ fn the_build_job_writes_the_repository_without_a_gpu() {
     assert_eq!(data.keys().collect::<Vec<_>>(), ["task.json"]);
     let Ok(Task::Build(task)) = Task::parse(data["task.json"].as_bytes()) else { panic!("a build task") };
     let checkpoint = task.no_build.map(|order| order.checkpoint);
-    assert_eq!((task.model.as_str(), checkpoint), ("agent", Some(digest(&cluster.uri()))));
+    let uri = cluster.world.spec.model.uri.as_deref().unwrap();
+    assert_eq!((task.model.as_str(), checkpoint), ("agent", Some(digest(uri))));
 }
 
 #[test]
