@@ -33,7 +33,8 @@ pub async fn read(
     (agent, revisions): (&str, &[Revision]),
     pods: &[Pod],
 ) -> BTreeMap<String, String> {
-    let asked = pods.iter().filter_map(|pod| waiting(pod, agent, revisions)).take(MOST_PODS);
+    let asked: Vec<(String, String)> =
+        pods.iter().filter_map(|pod| waiting(pod, agent, revisions)).take(MOST_PODS).collect();
     stream::iter(asked)
         .map(|(revision, address)| async move { Some((revision, ask(http, &address).await?)) })
         .buffered(MOST_PODS)

@@ -397,7 +397,7 @@ fn logarithm(value: f64) -> String {
 
 /// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
-    let agent = stable.agent != canary.agent;
+    let agent = stable.agent != canary.agent || canary.served.thinks_otherwise(&stable.served);
     // Who may call changes neither, nor do who hears of it, what is checked before and what is remembered.
     let (authentication, tracing) = (stable.authentication.clone(), stable.tracing.clone());
     let (recording, agent_of_stable) = (stable.recording, stable.agent.clone());

@@ -143,6 +143,16 @@ impl Served {
         }
     }
 
+    /// Whether the model is another one, as far as names tell. That is another agent too: it calls other tools, and
+    /// more or fewer of them. Engines of two checkpoints are compared as engines.
+    pub fn thinks_otherwise(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Artifact(_), Self::Artifact(_)) => false,
+            (Self::Upstream(one), Self::Upstream(other)) => one.upstream.model != other.upstream.model,
+            (Self::Artifact(_), Self::Upstream(_)) | (Self::Upstream(_), Self::Artifact(_)) => true,
+        }
+    }
+
     /// What serves, as people call it.
     pub fn display_name(&self) -> String {
         match self {
