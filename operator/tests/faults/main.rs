@@ -204,7 +204,7 @@ async fn assert_unharmed(story: Story, least_plans: usize) {
 #[case::of_two_agents_that_share(stories::shared(), 500)]
 #[case::of_another_release(stories::releases(), 500)]
 #[case::beside_a_later_version(stories::tomorrow(), 500)]
-#[case::of_a_move_elsewhere(stories::elsewhere(), 300)]
+#[case::of_a_move_elsewhere(stories::elsewhere(), 700)]
 #[tokio::test]
 #[ignore = "takes minutes: make test-faults"]
 async fn no_fault_changes_what_becomes_of_an_agent(#[case] story: Story, #[case] least_plans: usize) {
