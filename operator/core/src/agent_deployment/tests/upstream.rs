@@ -132,7 +132,6 @@ fn a_change_that_is_slower_is_rolled_back(#[case] edit: fn(&mut AgentDeploymentS
     trial.serve(20 * 60, Users { slowdown: 2.0, ..EQUAL });
     let rejected: Vec<_> = trial.rollout().rejected.into_iter().map(|rejected| rejected.plan).collect();
     assert_eq!((trial.stable(), rejected), (stable, vec![canary]));
-    assert_eq!(served(&trial.cluster), Some("qwen3 at llm.example"));
 }
 
 #[test]
