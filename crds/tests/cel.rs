@@ -199,6 +199,22 @@ fn a_broken_rule_says_what_to_do() {
     }
 }
 
+#[rstest]
+#[case("https://llm.example", true)]
+#[case("http://vllm.team.svc:8000/", true)]
+#[case("https://[2001:db8::1]:8443/openai/deployments/large", true)]
+#[case::a_password("https://user:secret@llm.example", false)]
+#[case::a_key("https://llm.example/openai?key=secret", false)]
+#[case::a_key_behind_the_host("https://llm.example?key=secret", false)]
+#[case::a_fragment("https://llm.example/#x", false)]
+#[case::a_placeholder("https://llm.example/{x}", false)]
+#[case::the_version_that_is_added("https://llm.example//v1//", false)]
+fn an_upstream_is_a_host_and_a_path(#[case] url: &str, #[case] is_accepted: bool) {
+    let (_, mut object) = fixture("good-upstream");
+    url.clone_into(&mut object.spec.model.upstream.as_mut().unwrap().url);
+    assert_eq!(check(&object, None).is_ok(), is_accepted);
+}
+
 #[test]
 fn an_update_is_held_to_the_same_rules() {
     let (_, good) = fixture("good");

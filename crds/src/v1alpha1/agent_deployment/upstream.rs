@@ -14,8 +14,11 @@ const LONGEST_NAME: usize = 63;
 /// A server of the OpenAI API that has the model, of any make and in any place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!self.url.matches('/v1/?$')")
+#[x_kube(validation = Rule::new("!self.url.matches('/v1/*$')")
     .message("upstream.url is without the path /v1, which is added to it: leave that out").field_path(".url"))]
+#[x_kube(validation = Rule::new("self.url.matches('^https?://[^/?#@{}]+(/[^?#{}]*)?$')")
+    .message("upstream.url is a host, and a port and a path where they are needed: put keys in headersFrom, and leave out \
+        user, query and fragment").field_path(".url"))]
 pub struct Upstream {
     /// URL of the server without `/v1`, such as `https://llm.example`.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s]+$"))]
@@ -82,6 +85,8 @@ impl Upstream {
     pub fn display_name(&self) -> String {
         let authority = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
         let host = authority.split(['/', '?', '#']).next().unwrap_or(authority);
+        // The schema refuses a user and a password; a status never shows them.
+        let host = host.rsplit('@').next().unwrap_or(host);
         format!("{} at {host}", self.model).chars().take(LONGEST_NAME).collect()
     }
 }
@@ -249,6 +254,7 @@ mod tests {
     #[case("https://llm.example", "qwen3 at llm.example")]
     #[case("http://vllm.team.svc:8000/", "qwen3 at vllm.team.svc:8000")]
     #[case("https://llm.example/openai?x", "qwen3 at llm.example")]
+    #[case("https://user:p@ss@llm.example/openai", "qwen3 at llm.example")]
     fn an_upstream_is_called_by_its_model_and_its_host(#[case] url: &str, #[case] expected: &str) {
         let upstream: Upstream =
             serde_json::from_value(serde_json::json!({"url": url, "model": "qwen3"})).expect("an upstream");
