@@ -57,7 +57,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let found = std::mem::take(&mut parts.found).into_status(world.status.clone());
     let defaults = defaults::taken(world, found.model.as_ref());
     let found = AgentDeploymentStatus { defaults, rollout, drift, reprofiling, autoscaling, self_check, ..found };
-    parts.add(profiling::forget_old(world, found.profile.as_ref()));
+    parts.add(profiling::forget_unneeded(world, found.profile.as_ref()));
     parts.add(alerts::decide(world));
     let status = status::complete(world, &outcome, found);
     parts.add(Parts::of_notes(news(world, &outcome, &status)));
@@ -82,17 +82,26 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
-/// The claim of the artifact store. Where another server has the model there is nothing to keep.
+/// The claim of the artifact store. Where another server has the model there is nothing to keep, unless an engine still
+/// serves.
 fn store(world: &World) -> Option<Child> {
-    world.spec.checkpoint()?;
-    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
-    Some(Child::PersistentVolumeClaim(Box::new(claim)))
+    let canary = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
+    let mut serving = world.stable().into_iter().chain(canary).filter_map(|hash| world.revision(hash));
+    let is_needed = world.spec.checkpoint().is_some() || serving.any(|known| known.plan.served.artifact().is_some());
+    let claim = || artifact_store::claim(&world.namespace, &world.settings.store);
+    is_needed.then(|| Child::PersistentVolumeClaim(Box::new(claim())))
 }
 
 /// Whether pods that ask a server elsewhere are not ready yet. No watch reports why.
 fn is_starting_elsewhere(world: &World, outcome: &Outcome) -> bool {
     let next = outcome.next.as_ref().filter(|_| world.spec.upstream().is_some());
-    matches!(next, Some(Blocked::Waiting(Why::RevisionStarting { .. } | Why::RevisionFailing { .. })))
+    let is_failing = |why: &Why| matches!(why, Why::RevisionFailing { .. });
+    match next {
+        Some(Blocked::Waiting(why)) => is_failing(why) || matches!(why, Why::RevisionStarting { .. }),
+        // The cause may change, and go, without an edit.
+        Some(Blocked::Stopped(why)) => is_failing(why),
+        None => false,
+    }
 }
 
 /// The plan that the spec asks for, once nothing blocks its rollout.
@@ -102,6 +111,7 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
         let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
         let target = Target { hash, input_hash, plan: kept.plan.clone() };
         let Planned { value: restored, parts } = fetch::restore(world);
+        let parts = parts.and(Parts::of_found(pipeline::considered(world, &kept.plan)));
         // It was approved when it was made.
         return parts.with(restored.map(|()| Asked { target: Ok(target), proposal: None }));
     }

@@ -16,6 +16,7 @@ use super::{
     rollout::{
         approval::Chosen,
         layout::Layout,
+        prediction,
         revision::{PlanInputs, PlannedEngine, RevisionPlan, Served, ServedArtifact, ServedUpstream, Target},
     },
     world::World,
@@ -54,9 +55,7 @@ fn elsewhere(world: &World, upstream: &Upstream, inputs: &PlanInputs) -> Plannin
         if let Some((field, problem)) = runtime_config::problem_of_upstream(&world.name, &world.spec.agent, upstream) {
             return Err(Halt::stopped(Why::SpecRefused { field, problem }));
         }
-        // Engines of an earlier spec are not under consideration any more.
-        let (engines, images, basis) = (Some(Vec::new()), Some(Vec::new()), Some(Basis::Unmeasured));
-        parts.add(Parts::of_found(Found { engines, images, basis, ..Found::default() }));
+        parts.add(Parts::of_found(nothing_considered()));
         let served = Served::Upstream(ServedUpstream { upstream: upstream.clone() });
         let plan = plan(world, served, upstream.max_in_flight);
         let hash = plan.hash()?.short().to_owned();
@@ -71,6 +70,24 @@ fn elsewhere(world: &World, upstream: &Upstream, inputs: &PlanInputs) -> Plannin
         let news = news(world, &selected, &Basis::Unmeasured);
         Ok(Chosen { target: Target { hash, input_hash: inputs.to_string(), plan }, selected, news })
     })
+}
+
+/// Engines of an earlier spec are not under consideration any more.
+fn nothing_considered() -> Found {
+    let (engines, images, basis) = (Some(Vec::new()), Some(Vec::new()), Some(Basis::Unmeasured));
+    Found { engines, images, basis, ..Found::default() }
+}
+
+/// What is under consideration where a spec goes back to a kept plan.
+pub(super) fn considered(world: &World, plan: &RevisionPlan) -> Found {
+    match &plan.served {
+        Served::Upstream(_) => nothing_considered(),
+        Served::Artifact(_) if world.status.profile.is_none() && world.spec.profiling.is_some() => {
+            let campaign = prediction::campaign(world, plan);
+            Found { basis: campaign.map(|name| Basis::Campaign(name.clone())), ..Found::default() }
+        }
+        Served::Artifact(_) => Found::default(),
+    }
 }
 
 /// What serves what was chosen.

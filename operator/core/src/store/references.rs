@@ -101,7 +101,9 @@ impl References {
     fn agent_deployment(&mut self, object: &AgentDeployment) {
         let holder = format!("AgentDeployment {}", object.name_any());
         let Some(status) = &object.status else { return };
-        if let Some((model, folder)) = status.model.as_ref().and_then(|m| Some((m, checkpoint(&m.source_digest)?))) {
+        // What another server has by now needs no checkpoint. Engines that are kept name theirs themselves.
+        let model = status.model.as_ref().filter(|_| object.spec.upstream().is_none());
+        if let Some((model, folder)) = model.and_then(|m| Some((m, checkpoint(&m.source_digest)?))) {
             self.bytes.insert(folder.clone(), model.size_bytes);
             self.hold(folder, &holder);
         }

@@ -74,11 +74,7 @@ pub(in super::super) fn token_costs(world: &World, stable: &RevisionPlan, canary
 
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
 pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, canary: &RevisionPlan) -> Vec<String> {
-    let row = |plan: &RevisionPlan| {
-        // The latest that chose it, where it is known which that is.
-        let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get(&campaign.name));
-        latest.chain(world.profiles.values()).find_map(|profile| predicting(profile, plan))
-    };
+    let row = |plan: &RevisionPlan| latest(world).find_map(|(_, profile)| predicting(profile, plan));
     let (before, after) = (stable.and_then(row), row(canary));
     let both = |of: &dyn Fn(&Measurement) -> Option<String>| {
         let text = |row: Option<&Measurement>| row.and_then(of).unwrap_or_else(|| "not measured".to_owned());
@@ -94,6 +90,17 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
     let (before, after) = both(&|row| Some(format!("{:.2}", row.per_kilosecond as f64 / 1e3)));
     lines.push(format!("predicted throughput of a replica, a second: {before} -> {after}"));
     lines
+}
+
+/// The campaign that chose a plan.
+pub(in super::super) fn campaign<'a>(world: &'a World, plan: &RevisionPlan) -> Option<&'a String> {
+    latest(world).find_map(|(name, profile)| predicting(profile, plan).map(|_| name))
+}
+
+/// Campaigns, the latest first where it is known which that is.
+fn latest(world: &World) -> impl Iterator<Item = (&String, &ProfileStatus)> {
+    let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get_key_value(&campaign.name));
+    latest.chain(&world.profiles)
 }
 
 /// The measurement by which a campaign, any that is kept, predicts what a plan will be: a confirm run, or not.

@@ -4,16 +4,21 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
     AgentDeploymentSpec,
-    agent_deployment::{ModelSource, Stage, UpstreamApi},
+    agent_deployment::{ModelSource, Precision, Stage, UpstreamApi},
+    profile::ProfilePhase,
 };
 use slipway_runtime_config::TextDialect;
 
 use super::{
     clients::config,
     cluster::{Cluster, lines, world},
+    profiling::{ended, profiled},
     trial::{EQUAL, ROLLOUT, Trial, Users},
 };
-use crate::plan::Child;
+use crate::{
+    agent_deployment::world::OwnedObject,
+    plan::{Child, RemovalKind},
+};
 
 fn at(url: &str, model: &str) -> ModelSource {
     let yaml = format!("{{upstream: {{url: {url:?}, model: {model}, headersFrom: {{name: llm-key}}}}}}");
@@ -148,9 +153,73 @@ fn an_agent_moves_to_a_server_elsewhere_and_back_without_a_job() {
     let mut back = moved.edited(|spec| *spec = before);
     back.settle();
     assert_eq!((back.canary(), back.running_jobs()), (with_engine, Vec::new()));
+    let claims = |cluster: &Cluster| {
+        cluster.plan().children.into_iter().filter(|child| matches!(child, Child::PersistentVolumeClaim(_))).count()
+    };
     let back = back.with_pods_ready();
+    assert_eq!([claims(&back), claims(&back.clone().edited(ask_elsewhere))], [1, 1], "the engine still serves");
     let selected = back.world.status.selected.as_ref().and_then(|selected| selected.engine().cloned());
     assert_eq!((selected, condition(&back, "SLOAttainable").as_str()), (engine, "absent"));
+}
+
+/// An agent goes from another server to an engine that profiling is to choose.
+fn to_an_engine_of_a_campaign() -> Cluster {
+    let measured = profiled().world;
+    let mut moving = hosted().alerting().with_pods_ready().edited(|spec| *spec = measured.spec).alerting();
+    moving.world.workloads = measured.workloads;
+    moving.resolved().fetched().with_engine_built(Precision::FP32).with_engine_built(Precision::INT8)
+}
+
+#[test]
+fn going_back_to_a_server_leaves_nothing_of_an_engine_that_failed() {
+    let before = hosted().alerting().world.spec;
+    let mut failed = ended(to_an_engine_of_a_campaign(), ProfilePhase::Infeasible);
+    assert!(failed.world.status.profile.is_some() && !failed.world.status.engines.is_empty());
+    assert!(failed.news().iter().any(|news| news.starts_with("ObjectivesInfeasible")));
+    let mut back = failed.edited(|spec| *spec = before);
+    back.settle();
+    let status = &back.world.status;
+    assert_eq!((&status.profile, status.engines.len(), status.images.len()), (&None, 0, 0));
+    assert!(status.told.iter().all(|fact| fact.about != "SLOAttainable"), "{:?}", status.told);
+    assert!(back.news().iter().all(|news| !news.starts_with("ObjectivesInfeasible")));
+    assert_eq!(back.world.status.stage, Some(Stage::Serving));
+}
+
+#[test]
+fn going_back_to_an_engine_brings_back_what_its_campaign_predicts() {
+    let chosen = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
+    let (before, profile) = (chosen.world.spec.clone(), chosen.world.status.profile.clone());
+    let predicted = condition(&chosen, "SLOAttainable");
+    let moved = chosen.edited(|spec| *spec = hosted().world.spec).with_pods_ready();
+    assert_eq!((served(&moved), &moved.world.status.profile), (Some("qwen3 at llm.example"), &None));
+    let back = moved.edited(|spec| *spec = before).with_pods_ready();
+    assert_eq!((&back.world.status.profile, condition(&back, "SLOAttainable")), (&profile, predicted));
+}
+
+#[test]
+fn a_campaign_under_way_ends_once_nobody_needs_what_it_measures() {
+    let mut cluster = profiled();
+    cluster.settle();
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let (uid, resource_version) = ("u".to_owned(), "7".to_owned());
+    let campaign = OwnedObject { kind: RemovalKind::Profile, name, uid, resource_version };
+    cluster.world.campaigns = vec![campaign.clone()];
+    let removed = |cluster: &Cluster| cluster.plan().removals;
+    assert_eq!(removed(&cluster), []);
+    let moving = cluster.edited(|spec| *spec = hosted().world.spec);
+    assert_eq!(removed(&moving), [campaign.removal()]);
+}
+
+#[test]
+fn what_pods_wait_for_is_asked_again_also_after_the_deadline() {
+    let mut cluster = hosted();
+    cluster.settle();
+    let starting = cluster.canary();
+    let view = cluster.world.serving.get_mut(&starting).expect("its pods");
+    (view.failure, view.is_past_deadline) = (Some("the upstream refuses its credentials".to_owned()), true);
+    cluster.settle();
+    assert_eq!(cluster.world.status.stage, Some(Stage::Stalled), "{}", condition(&cluster, "Stalled"));
+    assert!(cluster.plan().requeue.as_secs() <= 30, "{:?}", cluster.plan().requeue);
 }
 
 #[rstest]
