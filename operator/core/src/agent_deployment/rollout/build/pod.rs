@@ -231,7 +231,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
             }),
             ..Default::default()
         }]),
-        startup_probe: Some(Probe { failure_threshold: Some(LOAD_SECONDS), ..probe("/readyz", ADMIN_PORT) }),
+        startup_probe: Some(startup_probe(&plan.served)),
         readiness_probe: Some(Probe {
             period_seconds: Some(2),
             failure_threshold: Some(2),
@@ -253,6 +253,16 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         volume_mounts: Some(mounts),
         ..Default::default()
     }
+}
+
+/// Whether the pod has started. One that waits for a server elsewhere has nothing to load: to start it again helps
+/// nobody, and the reason would be lost.
+fn startup_probe(served: &Served) -> Probe {
+    let path = match served {
+        Served::Artifact(_) => "/readyz",
+        Served::Upstream(_) => "/livez",
+    };
+    Probe { failure_threshold: Some(LOAD_SECONDS), ..probe(path, ADMIN_PORT) }
 }
 
 /// The checkpoint whose chat template writes the prompts of a plan's pods. An upstream has its own.
