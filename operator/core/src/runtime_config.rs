@@ -128,7 +128,7 @@ pub fn problem_of_upstream(
             let fault = problem.fault.to_string().replace("triton.endpoint", "url").replace("triton.dialect", "api");
             format!("{field}: {fault}")
         }
-        None => in_words_of_the_spec(problem, agent),
+        None => in_words_of_the_spec(problem, agent).replace("triton.dialect", "model.upstream.api"),
     };
     let is_of_agent = problems.iter().any(|problem| of_upstream(problem).is_none());
     let lines = problems.iter().filter(|problem| of_upstream(problem).is_none() == is_of_agent).map(line);
