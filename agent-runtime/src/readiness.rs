@@ -1,4 +1,5 @@
-//! Keeps the pod's readiness true: asks the engine, and warms it up before the first run. IO.
+//! Keeps the pod's readiness true: asks the engine, and warms it up before the first run. A server elsewhere is ready
+//! once it answers and takes the key: nothing is generated there that nobody asked for. IO.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,6 +41,17 @@ pub struct Pauses {
     pub when_ready: Duration,
 }
 
+/// The longest pause between questions to a server elsewhere that fails. Its limits on requests are those of all runs.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+impl Pauses {
+    /// After so many failures in a row of a server elsewhere: each pause is twice the one before.
+    fn after_failures(self, failed: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
+        self.until_ready.saturating_mul(doubled).min(LONGEST_PAUSE)
+    }
+}
+
 impl Default for Pauses {
     /// Half a second delays no start. With two seconds a lost model is noticed before the kubelet's third failed probe.
     fn default() -> Self {
@@ -63,24 +75,26 @@ enum WarmUpError {
 /// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while
 /// it generates, runs tell sooner than questions whether it does.
 const UNANSWERED: u32 = 3;
+/// Questions in a row that a server elsewhere may fail at, in about 15 s. All pods ask the same one: to close them all
+/// helps nobody, and its list of models may fail while it generates.
+const FAILED_ELSEWHERE: u32 = 6;
 
 /// What is known of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// It is new, or was lost: it is warmed up first.
-    Cold,
-    /// It is warm, and has left so many questions in a row unanswered.
-    Warm { unanswered: u32 },
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// Whether it serves. One that is new, or was lost, is warmed up first.
+    is_warm: bool,
+    /// Questions in a row that it failed at.
+    failed: u32,
 }
 
 impl ReadinessWatch {
     /// Watches until `stop`. An engine that was lost is warmed up again before the pod is ready again.
     pub async fn watch(self, stop: CancellationToken) {
-        let mut known = Known::Cold;
+        let mut known = Known::default();
         loop {
             let readiness = self.find_out(&mut known).await;
-            let Pauses { until_ready, when_ready } = self.pauses;
-            let pause = if readiness == Readiness::Ready { when_ready } else { until_ready };
+            let pause = self.pause(&readiness, known);
             if self.admission.readiness() != readiness {
                 tracing::info!(?readiness, "readiness changed");
             }
@@ -92,29 +106,45 @@ impl ReadinessWatch {
         }
     }
 
+    fn pause(&self, readiness: &Readiness, Known { is_warm: _, failed }: Known) -> Duration {
+        match readiness {
+            _ if failed > 0 && self.backend.is_elsewhere() => self.pauses.after_failures(failed),
+            Readiness::Ready => self.pauses.when_ready,
+            Readiness::NotReady { .. } | Readiness::Draining => self.pauses.until_ready,
+        }
+    }
+
     async fn find_out(&self, known: &mut Known) -> Readiness {
-        match (self.backend.ready().await, *known) {
-            (Ok(()), Known::Warm { .. }) => {}
-            (Ok(()), Known::Cold) => {
+        match self.backend.ready().await {
+            // Others keep their model warm, and a generation there costs money.
+            Ok(()) if known.is_warm || self.backend.is_elsewhere() => {}
+            Ok(()) => {
                 if let Err(error) = self.warm_up().await {
                     return Readiness::NotReady { why: with_causes(&error) };
                 }
             }
-            (Err(error @ BackendError::Unreachable { .. }), Known::Warm { unanswered })
-                if unanswered + 1 < UNANSWERED =>
-            {
-                tracing::warn!(error = with_causes(&error), "the engine left a readiness question unanswered");
-                *known = Known::Warm { unanswered: unanswered + 1 };
-                return Readiness::Ready;
-            }
-            (Err(error), Known::Cold | Known::Warm { .. }) => {
-                *known = Known::Cold;
-                return Readiness::NotReady { why: with_causes(&error) };
+            Err(error) => {
+                known.failed = known.failed.saturating_add(1);
+                let why = with_causes(&error);
+                if known.is_warm && self.tolerates(&error, known.failed) {
+                    tracing::warn!(error = why, "the engine failed at a readiness question");
+                    return Readiness::Ready;
+                }
+                known.is_warm = false;
+                return Readiness::NotReady { why };
             }
         }
-        *known = Known::Warm { unanswered: 0 };
+        *known = Known { is_warm: true, failed: 0 };
         // Without all its tools the agent would be another one.
         self.tools.missing().map_or(Readiness::Ready, |why| Readiness::NotReady { why })
+    }
+
+    /// Whether an engine that served goes on after so many failures in a row.
+    fn tolerates(&self, error: &BackendError, failed: u32) -> bool {
+        if self.backend.is_elsewhere() {
+            return failed < FAILED_ELSEWHERE;
+        }
+        matches!(error, BackendError::Unreachable { .. }) && failed < UNANSWERED
     }
 
     /// Generates one token after the shortest prompt, then the most tokens after the longest. All shapes of later runs
@@ -151,4 +181,17 @@ impl ReadinessWatch {
 
 fn generation(id: &str) -> Generation {
     Generation { id: id.into(), max_tokens: 1, ..Generation::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_server_elsewhere_that_fails_is_asked_ever_more_seldom() {
+        let pauses = [1, 2, 3, 6, 7, 100, u32::MAX].map(|failed| Pauses::default().after_failures(failed));
+        assert_eq!(pauses.map(|pause| pause.as_millis()), [500, 1_000, 2_000, 15_000, 15_000, 15_000, 15_000]);
+    }
 }

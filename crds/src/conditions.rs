@@ -177,6 +177,8 @@ reasons! {
     ObjectivesMissed,
     /// A configuration was chosen.
     ConfigurationChosen,
+    /// Another server has the model, so nothing is built and nothing is measured.
+    ServedElsewhere,
     /// A new revision is starting.
     RevisionStarting,
     /// The baseline of a new revision is starting: fresh pods of stable's plan.

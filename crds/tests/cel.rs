@@ -48,6 +48,8 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-sglang-by-its-name")]
 #[case("good-synthetic")]
 #[case("good-recorded-lengths")]
+#[case("good-upstream")]
+#[case("good-upstream-of-completions")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -63,7 +65,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("good-sglang")]
 fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str) {
     let (_, mut object) = fixture(name);
-    let served_by = object.spec.engine.served_by();
+    let served_by = object.spec.engine.as_ref().unwrap().served_by();
     // Recorded runs have no answers of MCP servers, which another rule says.
     object.spec.agent.tools.retain(|tool| tool.mcp.is_none());
     object.spec.profiling = serde_json::from_value(json!({
@@ -197,6 +199,22 @@ fn a_broken_rule_says_what_to_do() {
     }
 }
 
+#[rstest]
+#[case("https://llm.example", true)]
+#[case("http://vllm.team.svc:8000/", true)]
+#[case("https://[2001:db8::1]:8443/openai/deployments/large", true)]
+#[case::a_password("https://user:secret@llm.example", false)]
+#[case::a_key("https://llm.example/openai?key=secret", false)]
+#[case::a_key_behind_the_host("https://llm.example?key=secret", false)]
+#[case::a_fragment("https://llm.example/#x", false)]
+#[case::a_placeholder("https://llm.example/{x}", false)]
+#[case::the_version_that_is_added("https://llm.example//v1//", false)]
+fn an_upstream_is_a_host_and_a_path(#[case] url: &str, #[case] is_accepted: bool) {
+    let (_, mut object) = fixture("good-upstream");
+    url.clone_into(&mut object.spec.model.upstream.as_mut().unwrap().url);
+    assert_eq!(check(&object, None).is_ok(), is_accepted);
+}
+
 #[test]
 fn an_update_is_held_to_the_same_rules() {
     let (_, good) = fixture("good");
@@ -322,6 +340,7 @@ fn the_smallest_manifest_has_at_most_twelve_lines() {
 #[case("no-build-sglang")]
 #[case("agent-qwen3")]
 #[case("agent-llama-3.1")]
+#[case("hosted-model")]
 fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
     let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();

@@ -49,7 +49,7 @@ impl Namespace {
     pub async fn sweep_after(&self, agent: &str) -> Outcome<(String, SweepEnd)> {
         let served =
             self.api::<AgentDeployment>().get(agent).await.map_err(|source| refused(format!("get {agent}"), source))?;
-        let selected = served.status.and_then(|status| status.selected).map(|selected| selected.engine);
+        let selected = served.status.and_then(|status| status.selected).and_then(|selected| selected.engine().cloned());
         let engine = selected.unwrap_or_default();
         let folder = format!("engines/{engine}");
         let deleted = self.api::<AgentDeployment>().delete(agent, &DeleteParams::default()).await;

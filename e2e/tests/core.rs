@@ -89,7 +89,7 @@ async fn a_second_agent_of_the_same_files_from_a_claim_shares_engine_and_build(n
     let served = namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
     let after = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
     assert_eq!(after, before, "a second agent of the same files starts no build and no fetch");
-    let engine = served.status.unwrap().selected.unwrap().engine;
+    let engine = served.status.unwrap().selected.unwrap().artifact.unwrap().engine;
     assert_eq!(before.0, [format!("build-{}-1", engine.trim_start_matches("engine-"))]);
 }
 

@@ -111,7 +111,7 @@ async fn what_a_campaign_measured_decides_what_serves() {
     );
     let of_agent = served.status.unwrap();
     let selected = of_agent.selected.unwrap();
-    assert_eq!((selected.engine, selected.max_in_flight), (choice.engine, choice.level));
+    assert_eq!((selected.engine(), selected.max_in_flight), (Some(&choice.engine), choice.level));
     let answer = of_agent.slo.iter().find(|entry| entry.name == "answer").unwrap();
     assert!(answer.predicted.is_some(), "{answer:?}");
     assert!(namespace.calls().await.unwrap().is_empty(), "a campaign calls no tool");

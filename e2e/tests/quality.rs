@@ -33,7 +33,7 @@ async fn an_engine_with_perturbed_weights_is_refused_with_its_score_and_the_othe
         percent(bad.drop_upper_bound_parts_per_million.unwrap()),
     );
     assert_eq!(perturbed.state, format!("refused: {words}"));
-    assert_eq!(status.selected.unwrap().engine, trained.name);
+    assert_eq!(status.selected.unwrap().engine(), Some(&trained.name));
 
     let events = namespace.api::<Event>().list(&ListParams::default()).await.unwrap();
     let told: Vec<_> = events.into_iter().filter(|e| e.reason.as_deref() == Some("EngineRefused")).collect();

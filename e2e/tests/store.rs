@@ -40,7 +40,7 @@ async fn a_sweep_removes_what_an_agent_left_and_nothing_that_another_needs() {
     // The folder of the artifact; its Engine's follows.
     assert!(figures.removed >= 1 && figures.removed_bytes > 1_000_000, "{figures:?}");
     assert!(figures.capacity_bytes > figures.free_bytes && figures.free_bytes > 0, "{figures:?}");
-    let kept = format!("engines/{}", served.selected.unwrap().engine);
+    let kept = format!("engines/{}", served.selected.unwrap().engine().unwrap());
     let after = engines(&namespace, "after").await;
     assert!(after.contains(&kept), "{after:?}");
     assert!(before.contains(&gone), "{before:?}");

@@ -151,7 +151,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
         })
         .collect();
     assert_eq!(scores, [("fp16", 400, 1_000_000, true), ("fp8", 400, 1_000_000, true)]);
-    assert_eq!(served.selected.unwrap().engine, status.choice.unwrap().engine);
+    assert_eq!(served.selected.unwrap().engine(), Some(&status.choice.unwrap().engine));
     let run = namespace.ask("measured", "What is it?").await.unwrap();
     assert_eq!(run["answer"].as_str(), Some("42"), "{run}");
     namespace.delete().await.unwrap();

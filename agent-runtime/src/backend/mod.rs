@@ -42,6 +42,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Why it cannot.
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>>;
 
+    /// Whether others run it, and other pods ask the same one. It has no first use, and its generations cost money.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Whether prompts may be put as tokens.
     fn token_prompts(&self) -> TokenPrompts {
         TokenPrompts::None

@@ -425,6 +425,10 @@ impl Backend for OpenAi {
         Box::pin(self.0.ask_ready())
     }
 
+    fn is_elsewhere(&self) -> bool {
+        self.0.link.is_elsewhere()
+    }
+
     fn token_prompts(&self) -> TokenPrompts {
         if self.0.server.is_of_any_make() { TokenPrompts::None } else { TokenPrompts::OfCheckpoint }
     }

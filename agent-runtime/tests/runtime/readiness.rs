@@ -26,6 +26,7 @@ struct Engine {
     questions: watch::Sender<(u32, u32)>,
     generations: watch::Sender<Vec<Generation>>,
     context: usize,
+    is_elsewhere: bool,
 }
 
 impl Backend for Engine {
@@ -51,6 +52,10 @@ impl Backend for Engine {
         let not_ready = BackendError::NotReady { what: "Triton's model \"agent\"".into() };
         Box::pin(async move { if is_ready { Ok(()) } else { Err(not_ready) } })
     }
+
+    fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
+    }
 }
 
 fn watched(engine: &Arc<Engine>) -> (Arc<Admission>, CancellationToken) {
@@ -74,8 +79,19 @@ async fn until(admission: &Admission, readiness: &Readiness) {
 }
 
 fn engine(context: usize) -> Arc<Engine> {
+    Arc::new(new(context, false))
+}
+
+/// A server that serves from the start, of which no generation fits.
+fn server_elsewhere() -> Arc<Engine> {
+    let server = new(0, true);
+    server.is_ready.send_replace(true);
+    Arc::new(server)
+}
+
+fn new(context: usize, is_elsewhere: bool) -> Engine {
     let (is_ready, generations) = (watch::Sender::new(false), watch::Sender::default());
-    Arc::new(Engine { is_ready, questions: watch::Sender::default(), generations, context })
+    Engine { is_ready, questions: watch::Sender::default(), generations, context, is_elsewhere }
 }
 
 /// Leaves so many questions unanswered, and returns once the next was answered.
@@ -141,5 +157,36 @@ async fn a_shape_that_does_not_fit_keeps_the_pod_unready_and_is_named() {
     let why = "the warm-up generation of the longest shape failed: the engine failed: \
                the prompt does not fit the context";
     until(&admission, &Readiness::NotReady { why: why.into() }).await;
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_is_ready_without_a_generation_that_it_could_refuse_or_bill() {
+    let server = server_elsewhere();
+    let (admission, stop) = watched(&server);
+    until(&admission, &Readiness::Ready).await;
+    assert_eq!(server.generations.borrow().len(), 0);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_that_fails_at_some_questions_takes_no_pod_out() {
+    let server = server_elsewhere();
+    let (admission, stop) = watched(&server);
+    until(&admission, &Readiness::Ready).await;
+    let unready = tokio::spawn({
+        let admission = Arc::clone(&admission);
+        async move { admission.until(|readiness| *readiness != Readiness::Ready).await }
+    });
+    is_late(&server, 5).await;
+    assert!(!unready.is_finished());
+    // What it answers itself counts like silence.
+    server.questions.send_replace((0, 0));
+    server.is_ready.send_replace(false);
+    or_hang(unready).await.expect("no panic");
+    assert!(server.questions.borrow().1 >= 6, "{:?}", server.questions.borrow());
+    server.is_ready.send_replace(true);
+    until(&admission, &Readiness::Ready).await;
+    assert_eq!(server.generations.borrow().len(), 0);
     stop.cancel();
 }

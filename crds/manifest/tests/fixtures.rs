@@ -85,7 +85,7 @@ fn good() -> Value {
 #[rstest]
 #[case::unknown(json!({"spec": {"rollouts": {}}}), r#"strict decoding error: unknown field "spec.rollouts": did you mean "rollout"?"#)]
 #[case::strange(json!({"spec": {"zzz": 1}}), r#"strict decoding error: unknown field "spec.zzz""#)]
-#[case::missing(json!({"spec": {"model": {"uri": null}}}), "spec.model.uri: Required value")]
+#[case::missing(json!({"spec": {"model": null}}), "spec.model: Required value")]
 #[case::typed(
     json!({"spec": {"serving": {"replicas": "two"}}}),
     r#"spec.serving.replicas: Invalid value: "string": spec.serving.replicas in body must be of type integer: "string""#

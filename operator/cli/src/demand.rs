@@ -8,7 +8,7 @@ use slipway_crds::{
     labels::GPU_RESOURCE,
     v1alpha1::{
         AgentDeploymentSpec,
-        agent_deployment::{Build, SearchSpace},
+        agent_deployment::{Build, EngineConfiguration, SearchSpace},
     },
 };
 
@@ -20,8 +20,9 @@ const HOURS_A_DAY: u64 = 24;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demand {
-    /// The engines to choose from.
-    pub engines: EngineDemand,
+    /// The engines to choose from. Absent where another server has the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engines: Option<EngineDemand>,
     /// The campaign. Absent where nothing is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<CampaignDemand>,
@@ -153,13 +154,14 @@ impl Unbounded {
 /// What a spec will take.
 #[must_use]
 pub fn demand(spec: &AgentDeploymentSpec) -> Demand {
-    let build_axes = build_axes(spec);
+    let engine = spec.checkpoint().map(|checkpoint| checkpoint.engine);
+    let build_axes = engine.map(|engine| build_axes(spec, engine)).unwrap_or_default();
     let serving = serving(spec);
-    let made = match spec.engine.backend.build() {
+    let made = engine.map(|engine| match engine.backend.build() {
         Build::Custom => Made::CustomBuilder,
         Build::Tools => Made::OnGpus,
         Build::Nothing => Made::WithoutGpu,
-    };
+    });
     let campaign = spec.profiling.as_ref().map(|profiling| {
         let axes = measured_axes(&spec.search);
         CampaignDemand {
@@ -169,12 +171,12 @@ pub fn demand(spec: &AgentDeploymentSpec) -> Demand {
         }
     });
     let hours = hours(spec, made, serving);
-    let engines = EngineDemand { number: points(&build_axes), axes: several(&build_axes), made };
+    let engines = made.map(|made| EngineDemand { number: points(&build_axes), axes: several(&build_axes), made });
     Demand { engines, campaign, serving, hours }
 }
 
 /// Axes of which each point is an engine.
-fn build_axes(spec: &AgentDeploymentSpec) -> Vec<Axis> {
+fn build_axes(spec: &AgentDeploymentSpec, engine: &EngineConfiguration) -> Vec<Axis> {
     let SearchSpace {
         precision,
         kv_cache_precision,
@@ -184,7 +186,7 @@ fn build_axes(spec: &AgentDeploymentSpec) -> Vec<Axis> {
         max_num_tokens,
         ..
     } = &spec.search;
-    let variants = spec.engine.custom.as_ref().map_or(0, |custom| custom.variants.len());
+    let variants = engine.custom.as_ref().map_or(0, |custom| custom.variants.len());
     let axis = |name, values| Axis { name, values };
     vec![
         axis("variants", variants),
@@ -227,14 +229,17 @@ fn serving(spec: &AgentDeploymentSpec) -> ServingDemand {
     ServingDemand { pods, is_autoscaled: most.is_some(), gpus_per_pod, gpus }
 }
 
-fn hours(spec: &AgentDeploymentSpec, made: Made, serving: ServingDemand) -> Hours {
+fn hours(spec: &AgentDeploymentSpec, made: Option<Made>, serving: ServingDemand) -> Hours {
     let of = if serving.gpus_per_pod > 0 { HoursOf::Gpus } else { HoursOf::Pods };
     let budget = spec.profiling.as_ref().map(|profiling| &profiling.budget);
     let units = match of {
         HoursOf::Gpus => serving.gpus,
         HoursOf::Pods => serving.pods,
     };
-    let is_built = made != Made::WithoutGpu;
+    let is_built = match made {
+        Some(Made::CustomBuilder | Made::OnGpus) => true,
+        Some(Made::WithoutGpu) | None => false,
+    };
     let is_judged = spec.slo.quality.is_some();
     let unbounded = [(is_built, Unbounded::Builds), (is_judged, Unbounded::Quality), (true, Unbounded::NewRevisions)];
     Hours {
@@ -251,7 +256,7 @@ fn hours(spec: &AgentDeploymentSpec, made: Made, serving: ServingDemand) -> Hour
 pub fn text(demand: &Demand) -> String {
     let Demand { engines, campaign, serving, hours } = demand;
     let lines = [
-        Some(engines_line(engines)),
+        engines.as_ref().map(engines_line),
         campaign.as_ref().map(campaign_line),
         Some(serving_line(serving)),
         Some(hours_line(hours)),

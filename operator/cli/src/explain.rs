@@ -104,7 +104,10 @@ fn choice(name: &str, chosen: &Chosen) -> String {
         text.push_str(&format!("  quality of its answers: {}\n", quality(found)));
     }
     if !chosen.is_measured {
-        text.push_str("  nothing was measured, because the spec has no profiling\n");
+        text.push_str(match chosen.engine_object {
+            Some(_) => "  nothing was measured, because the spec has no profiling\n",
+            None => "  nothing is measured of a model that another server has: status.slo has what users see\n",
+        });
     }
     if let Some(other) = &chosen.alternative {
         let (wanted, name, figures) = (api_name(&other.optimize_for), &other.name, &other.figures);

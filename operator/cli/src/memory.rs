@@ -89,13 +89,14 @@ impl Refused {
     }
 }
 
-/// Whether memory can be planned for a spec: what a builder of the user's writes is unknown.
+/// Whether memory can be planned for a spec: what a builder of the user's writes is unknown, and what a server
+/// elsewhere has.
 #[must_use]
 pub fn is_planned(spec: &AgentDeploymentSpec) -> bool {
-    spec.engine.backend != Backend::Custom
+    spec.checkpoint().is_some_and(|checkpoint| checkpoint.engine.backend != Backend::Custom)
 }
 
-/// Plans the memory of every engine of a spec. None with a builder of the user's.
+/// Plans the memory of every engine of a spec. None with a builder of the user's, and with a server elsewhere.
 #[must_use]
 pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<MemoryPlan> {
     let spec = &completed(spec, figures);
@@ -130,10 +131,11 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
 /// The spec with what an operator of this release takes for what it leaves out, where nothing is pinned.
 fn completed(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> AgentDeploymentSpec {
     let mut spec = spec.clone();
-    spec.engine = spec.engine.completed(|of| match of {
+    let version = |of| match of {
         VersionedBackend::NoBuild(backend) => no_build::default_version(backend),
         VersionedBackend::TensorRtLlm => tensorrt_llm::version::default().to_string(),
-    });
+    };
+    spec.engine = spec.engine.map(|engine| engine.completed(version));
     if spec.search.precision.is_empty() {
         let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
         let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
@@ -166,11 +168,12 @@ enum By<'a> {
 impl<'a> Served<'a> {
     fn of(spec: &'a AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Self> {
         let length = |asked: Option<i32>| asked.map_or_else(|| figures.max_positions.unwrap_or(0), positive);
-        if let Some(block) = NoBuildBlock::of(&spec.engine) {
+        let engine = spec.engine.as_ref()?;
+        if let Some(block) = NoBuildBlock::of(engine) {
             let max_seq_len = length(block.max_seq_len);
             return Some(Self { version: block.version, max_seq_len, by: By::NoBuild(block) });
         }
-        let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(&spec.engine)?;
+        let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(engine)?;
         Some(Self { version, max_seq_len: length(block.max_seq_len), by: By::Tools(block) })
     }
 

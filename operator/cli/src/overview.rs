@@ -69,8 +69,10 @@ fn conditions(status: &AgentDeploymentStatus) -> String {
     table(&["CONDITION", "STATUS", "REASON", "MESSAGE"], &rows)
 }
 
+/// The checkpoint; that of an earlier spec is none of a server elsewhere.
 fn model(status: &AgentDeploymentStatus) -> String {
-    status.model.as_ref().map_or(String::new(), |model| {
+    let is_elsewhere = status.selected.as_ref().is_some_and(|selected| selected.artifact.is_none());
+    status.model.as_ref().filter(|_| !is_elsewhere).map_or(String::new(), |model| {
         let megabytes = model.size_bytes as f64 / 1e6;
         let fetched = if model.fetched { "in the store" } else { "not fetched yet" };
         format!("Model: {}, {megabytes:.1} MB, {fetched}\n", model.pinned_uri)

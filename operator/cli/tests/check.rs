@@ -49,6 +49,14 @@ fn an_engine_for_several_gpus_counts_them_for_every_pod() {
 }
 
 #[test]
+fn a_model_that_another_server_has_takes_pods_alone() {
+    let (text, end) = told(&[file("docs/examples/hosted-model.yaml")]);
+    let expected = "docs/examples/hosted-model.yaml: AgentDeployment support-agent: accepted\n  \
+        serving: 2 pods without a GPU\n  pod hours: 48 a day to serve; pods of new revisions come on top\n";
+    assert_eq!((text.as_str(), end.as_str()), (expected, "0"));
+}
+
+#[test]
 fn a_refused_object_is_shown_with_every_reason_and_the_others_are_checked_too() {
     let files = [
         file("crds/tests/fixtures/good.yaml"),

@@ -85,6 +85,24 @@ fn an_agent_without_measurements_says_why_there_are_none() {
 }
 
 #[test]
+fn an_agent_whose_model_another_server_has_says_what_is_known_of_it() {
+    let mut campaign = campaign();
+    campaign["profile"] = Value::Null;
+    let spec = campaign["agent"]["spec"].as_object_mut().unwrap();
+    ["profiling", "engine", "search"].iter().for_each(|field| drop(spec.remove(*field)));
+    spec["model"] = json!({"upstream": {"url": "https://llm.example", "model": "qwen3"}});
+    let status = campaign["agent"]["status"].as_object_mut().unwrap();
+    ["engines", "profile"].iter().for_each(|field| drop(status.remove(*field)));
+    status.insert(
+        "selected".to_owned(),
+        json!({"displayName": "qwen3 at llm.example", "maxInFlight": 64, "why": "spec.model.upstream names it"}),
+    );
+    let text = explained(&campaign, None).unwrap();
+    assert!(text.starts_with("facts-agent: qwen3 at llm.example, at most 64 runs in flight on a replica\n"), "{text}");
+    assert!(text.contains("nothing is measured of a model that another server has"), "{text}");
+}
+
+#[test]
 fn the_choice_is_explained_alone_too() {
     let alone = explained(&campaign(), Some("int8/instances-2 at 8")).unwrap();
     assert!(alone.starts_with("facts-agent: int8, at most 8 runs in flight on a replica\n"), "{alone}");

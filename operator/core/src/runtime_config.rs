@@ -5,14 +5,14 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{
         Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, IssuerKeys,
         JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool,
-        ToolType, Tracing as ApiTracing, WrittenObjective,
+        ToolType, Tracing as ApiTracing, Upstream as ApiUpstream, WrittenObjective,
     },
     values::PositiveDecimal,
 };
 use slipway_runtime_config::{
     Authentication, ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective,
     McpServer, Parameter, Problem, Rates, ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect,
-    ToolKind, Tracing,
+    ToolKind, Tracing, Upstream,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -30,6 +30,10 @@ pub const ISSUER_AUTHORITIES_FOLDER: &str = "/etc/slipway/issuer-authorities";
 pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
 /// Folder in which the ConfigMap with its certificate authorities is mounted.
 pub const TRACING_AUTHORITIES_FOLDER: &str = "/etc/slipway/tracing-authorities";
+/// Folder in which the Secret with headers for an upstream is mounted.
+pub const UPSTREAM_HEADERS_FOLDER: &str = "/etc/slipway/upstream-headers";
+/// Folder in which the ConfigMap with its certificate authorities is mounted.
+pub const UPSTREAM_AUTHORITIES_FOLDER: &str = "/etc/slipway/upstream-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Folder with the sockets of the bridges to servers of the pod's own, one folder a server.
@@ -44,10 +48,19 @@ const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 pub struct ServedAgent<'a> {
     /// The agent.
     pub agent: &'a Agent,
-    /// What serves its engine.
-    pub served_by: ServedBy,
+    /// Whom it asks.
+    pub asked: Asked<'a>,
     /// Runs in flight.
     pub max_in_flight: i32,
+}
+
+/// Whom a sidecar asks for text.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// What serves an engine in the same pod.
+    Beside(ServedBy),
+    /// A server elsewhere.
+    Upstream(&'a ApiUpstream),
 }
 
 /// The configuration file's content: what the plan says, and the objectives as they are now.
@@ -59,7 +72,10 @@ pub fn runtime_config(
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
     config.mcp_servers = mcp_servers(plan.agent);
-    set_engine(&mut config, plan.served_by);
+    match plan.asked {
+        Asked::Beside(served_by) => set_engine(&mut config, served_by),
+        Asked::Upstream(upstream) => set_upstream(&mut config, upstream),
+    }
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives.iter().map(LatencyObjective::from).collect();
@@ -77,6 +93,47 @@ pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
     if served_by.server() == Server::Own {
         engine.endpoint = format!("http://127.0.0.1:{OWN_SERVER_PORT}");
     }
+}
+
+/// The same of a server elsewhere. Runs are the limit of its requests, so none waits for another.
+fn set_upstream(config: &mut RuntimeConfig, api: &ApiUpstream) {
+    let ApiUpstream { url, model, api, headers_from, authorities_from, allowed_networks, max_in_flight, retries } = api;
+    let engine = &mut config.engine;
+    engine.endpoint.clone_from(url);
+    engine.model_name.clone_from(model);
+    engine.dialect = api.dialect();
+    engine.upstream = Some(Upstream {
+        headers_from: headers_from.as_ref().map(|_| UPSTREAM_HEADERS_FOLDER.to_owned()),
+        authorities_from: authorities_from.as_ref().map(|_| UPSTREAM_AUTHORITIES_FOLDER.to_owned()),
+        allowed_networks: allowed_networks.clone(),
+        max_in_flight: Some(unsigned(*max_in_flight)),
+        retries: unsigned(*retries),
+    });
+}
+
+/// What of an upstream, or of an agent that asks it, no sidecar could be configured with. It is the field of the spec,
+/// and what is wrong in it; absent if nothing is.
+pub fn problem_of_upstream(
+    agent_deployment: &str,
+    agent: &Agent,
+    upstream: &ApiUpstream,
+) -> Option<(&'static str, String)> {
+    let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
+    set_upstream(&mut config, upstream);
+    let problems = config.validate_as_written().err()?;
+    let of_upstream = |Problem { field, .. }: &Problem| field.strip_prefix("triton.").map(str::to_owned);
+    let line = |problem: &Problem| match of_upstream(problem) {
+        Some(field) => {
+            let field = field.strip_prefix("upstream.").unwrap_or(&field).replace("endpoint", "url");
+            let fault = problem.fault.to_string().replace("triton.endpoint", "url").replace("triton.dialect", "api");
+            format!("{field}: {fault}")
+        }
+        None => in_words_of_the_spec(problem, agent).replace("triton.dialect", "model.upstream.api"),
+    };
+    let is_of_agent = problems.iter().any(|problem| of_upstream(problem).is_none());
+    let lines = problems.iter().filter(|problem| of_upstream(problem).is_none() == is_of_agent).map(line);
+    let field = if is_of_agent { "spec.agent" } else { "spec.model.upstream" };
+    Some((field, lines.collect::<Vec<_>>().join("; ")))
 }
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use crate::bounded_body::{self, BodyError};
 
 /// Port of the agent runtime's administration.
-const ADMIN_PORT: u16 = 9464;
+pub(super) const ADMIN_PORT: u16 = 9464;
 /// How long a pod may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pods asked at once.
@@ -45,9 +45,7 @@ pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<
     let asked: Vec<Asked> = pods.iter().filter_map(Asked::of).collect();
     let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)
         .map(|Asked { revision, pod, node, address, is_ready, is_leaving }| async move {
-            // An address of IPv6 stands in brackets.
-            let host = if address.contains(':') { format!("[{address}]") } else { address };
-            let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
+            let answer = ask(http, &format!("http://{}:{ADMIN_PORT}{PATH}?after=0", host(&address))).await;
             let evidence = answer.inspect_err(|error| log_failure(&pod, error)).ok();
             (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence, is_leaving, node }))
         })
@@ -87,6 +85,11 @@ impl Asked {
             is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
         })
     }
+}
+
+/// An address as a URL has it: one of IPv6 stands in brackets.
+pub(super) fn host(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
 }
 
 async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceError> {

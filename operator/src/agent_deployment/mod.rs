@@ -3,3 +3,4 @@
 pub mod evidence;
 pub mod observe;
 pub mod reconcile;
+mod unready;

@@ -44,7 +44,7 @@ use slipway_operator_core::{
 use tracing::warn;
 
 use self::kinds::KnownKinds;
-use super::evidence;
+use super::{evidence, unready};
 use crate::{
     kube_io::{
         jobs::job_views,
@@ -98,6 +98,8 @@ pub async fn observe(
     // Before pods are asked: what they had not finished then is read the next time.
     let now = clock();
     let asked = evidence::read(http, &judged).await;
+    let revisions = readable_revisions(&revisions);
+    let unready = unready::read(http, (name, &revisions), &pods).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
@@ -166,8 +168,8 @@ pub async fn observe(
             .filter(|engine| engine.metadata.deletion_timestamp.is_none())
             .map(|engine| (engine.name_any(), engine.status.unwrap_or_default()))
             .collect(),
-        revisions: readable_revisions(&revisions),
-        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
+        revisions,
+        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods, &unready)).collect(),
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
     Ok(Some((object, world)))
@@ -252,7 +254,7 @@ async fn observe_calibration(
     namespace: &str,
     object: &AgentDeployment,
 ) -> Result<Option<CalibrationView>, ReadError> {
-    let engine = object.spec.engine.tensorrt_llm.as_ref();
+    let engine = object.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
     let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
@@ -274,7 +276,12 @@ fn readable_revisions(objects: &[ControllerRevision]) -> Vec<Revision> {
         .collect()
 }
 
-fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, ServingView)> {
+/// What is seen of a revision; `unready` has what pods say themselves that are not ready.
+fn serving_view(
+    deployment: &Deployment,
+    pods: &[Pod],
+    unready: &BTreeMap<String, String>,
+) -> Option<(String, ServingView)> {
     let revision = deployment.labels().get(labels::REVISION)?.clone();
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
     let status = deployment.status.clone().unwrap_or_default();
@@ -291,6 +298,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod)).or_else(|| refused_pods(&status));
+    let failure = failure.or_else(|| unready.get(&revision).cloned());
     let ready = status.ready_replicas.unwrap_or_default();
     let view = ServingView {
         wanted,

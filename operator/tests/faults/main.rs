@@ -134,6 +134,11 @@ async fn objects_of_a_later_version_are_left_alone_and_hinder_nobody() {
 }
 
 #[tokio::test]
+async fn a_model_moves_to_a_server_elsewhere() {
+    told(stories::elsewhere()).await;
+}
+
+#[tokio::test]
 async fn an_agent_may_change_its_model_more_often_than_its_status_has_room_for() {
     told(stories::models()).await;
 }
@@ -216,6 +221,7 @@ async fn assert_unharmed(story: Story, least_plans: usize) {
 #[case::of_two_agents_that_share(stories::shared(), 500)]
 #[case::of_another_release(stories::releases(), 500)]
 #[case::beside_a_later_version(stories::tomorrow(), 500)]
+#[case::of_a_move_elsewhere(stories::elsewhere(), 700)]
 #[tokio::test]
 #[ignore = "takes minutes: make test-faults"]
 async fn no_fault_changes_what_becomes_of_an_agent(#[case] story: Story, #[case] least_plans: usize) {

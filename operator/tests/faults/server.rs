@@ -205,8 +205,10 @@ async fn our_own_kinds_are_held_to_their_schemas_and_rules() {
     assert!(words.contains("spec.serving.replicas in body must be of type integer"), "{words}");
     let words = edit(json!({"engine": {"backend": "Other"}})).await;
     assert!(words.contains("Unsupported value: \"Other\""), "{words}");
+    let words = edit(json!({"model": null})).await;
+    assert!(words.contains("spec.model: Required value"), "{words}");
     let words = edit(json!({"model": {"uri": null}})).await;
-    assert!(words.contains("spec.model.uri: Required value"), "{words}");
+    assert!(words.contains("set exactly one of model.uri and model.upstream"), "{words}");
     let words = edit(json!({"model": {"uri": "ftp://x"}})).await;
     assert!(words.contains("spec.model.uri in body should match"), "{words}");
     let engines: Api<Engine> = Api::namespaced(api.into_client(), "team");

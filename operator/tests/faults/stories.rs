@@ -191,6 +191,14 @@ pub fn tomorrow() -> Story {
     Story::new("tomorrow", acts, &stages).from(1)
 }
 
+/// The model moves to a server elsewhere, and with the last revision of its engine everything goes.
+pub fn elsewhere() -> Story {
+    let upstream = json!({"url": "https://llm.example", "model": "qwen3", "headersFrom": {"name": "llm-key"}});
+    let moved = Act::Edit(json!({"model": {"uri": null, "upstream": upstream}, "engine": null}));
+    let acts = vec![Act::Create, moved, prompt("Think."), Act::Delete, WEEK];
+    Story::new("elsewhere", acts, &["Serving", "Serving", "Serving", "", ""]).from(1).leaves(&[])
+}
+
 /// More models than a status has room for.
 pub fn models() -> Story {
     let edits = (0..17).map(|number| model(&format!("http://models.example/{number}")));
@@ -203,5 +211,5 @@ pub fn models() -> Story {
 /// All of them.
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
-    short.into_iter().chain([retention(), canary(), models(), asking()]).collect()
+    short.into_iter().chain([elsewhere(), retention(), canary(), models(), asking()]).collect()
 }

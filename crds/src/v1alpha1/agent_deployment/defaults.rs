@@ -129,7 +129,7 @@ impl AgentDeploymentSpec {
     fn needed_driver(&self, profiling: &Profiling) -> ProfilingDriver {
         let analyzer = ProfilingDriver::ModelAnalyzer;
         let is_possible = profiling.workloads.iter().any(|workload| workload.prompts.is_some())
-            && self.engine.served_by().is_measured_by(analyzer);
+            && self.engine.as_ref().is_some_and(|engine| engine.served_by().is_measured_by(analyzer));
         let slo = &self.slo;
         let units = slo.throughput.iter().map(|wanted| wanted.unit).chain(slo.cost.iter().map(|wanted| wanted.unit));
         let counts_requests = units.into_iter().any(|unit| unit == ThroughputUnit::Requests);

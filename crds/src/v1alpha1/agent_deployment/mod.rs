@@ -23,6 +23,7 @@ mod slo;
 mod status;
 mod tensorrt_llm;
 mod tracing;
+mod upstream;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -72,13 +73,14 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, EngineOffer, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus,
-    ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
+    ResolvedImage, ResolvedModel, ResolvedShape, SelectedArtifact, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmBlock,
     TensorRtLlmEngine, TensorRtLlmOptions, TensorRtLlmSettings,
 };
 pub use tracing::Tracing;
+pub use upstream::{Checkpoint, Origin, Upstream, UpstreamApi};
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -116,7 +118,8 @@ pub use tracing::Tracing;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.slo) || !has(self.slo.throughput) || has(self.profiling)")
+    validation = Rule::new(
+        "has(self.model.upstream) || !has(self.slo) || !has(self.slo.throughput) || has(self.profiling)")
         .message("slo.throughput requires measurements: add profiling with a workload").field_path(".slo.throughput"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
@@ -131,10 +134,12 @@ pub use tracing::Tracing;
          self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")
         .message("slo.throughput in Runs requires runs: add a workload with agentTrace, recordedLengths or synthetic")
         .field_path(".profiling.workloads"),
-    validation = Rule::new("!has(self.slo) || !has(self.slo.cost) || has(self.profiling)")
+    validation = Rule::new(
+        "has(self.model.upstream) || !has(self.slo) || !has(self.slo.cost) || has(self.profiling)")
         .message("slo.cost requires measurements: add profiling with a workload").field_path(".slo.cost"),
     validation = Rule::new(
-        "!has(self.slo) || !has(self.slo.optimizeFor) || self.slo.optimizeFor != 'Cost' || has(self.profiling)")
+        "has(self.model.upstream) || !has(self.slo) || !has(self.slo.optimizeFor) || \
+         self.slo.optimizeFor != 'Cost' || has(self.profiling)")
         .message("slo.optimizeFor Cost requires measurements: add profiling with a workload")
         .field_path(".slo.optimizeFor"),
     validation = Rule::new(
@@ -171,28 +176,28 @@ pub use tracing::Tracing;
         .message("slo.throughput says how many runs arrive: remove synthetic.arrival.runsPerSecond, or slo.throughput")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
-        "!has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")
+        "!has(self.engine) || !has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")
         .message("engines of other backends take the likeliest token: remove agent.sampling, or use backend VLLM or SGLang")
         .field_path(".agent.sampling"),
     validation = Rule::new(
-        "self.engine.backend != 'Custom' || !has(self.agent.toolCallDialect) || self.agent.toolCallDialect == 'ReAct'")
+        "!has(self.engine) || self.engine.backend != 'Custom' || !has(self.agent.toolCallDialect) || self.agent.toolCallDialect == 'ReAct'")
         .message("a Custom engine comes without its checkpoint's chat template: remove agent.toolCallDialect")
         .field_path(".agent.toolCallDialect"),
     validation = Rule::new(
-        "self.engine.backend != 'Custom' || !has(self.search) || \
+        "!has(self.engine) || self.engine.backend != 'Custom' || !has(self.search) || \
          !(has(self.search.kvCachePrecision) || has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \
          has(self.search.maxBatchSize) || has(self.search.maxNumTokens))")
         .message("backend Custom does not support the axes kvCachePrecision, tensorParallel, pipelineParallel, \
                   maxBatchSize and maxNumTokens: remove them, or use engine.custom.options")
         .field_path(".search"),
     validation = Rule::new(
-        "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.precision) || \
+        "!has(self.engine) || self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.precision) || \
          !self.search.precision.exists(p, p == 'FP32' || p == 'INT8')")
         .message("search.precision of backends other than Custom must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
                   INT8SmoothQuant, INT4AWQ, W4A8AWQ, NVFP4 or MXFP4: name one or more of them")
         .field_path(".search.precision"),
     validation = Rule::new(
-        "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")
+        "!has(self.engine) || self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")
         .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
@@ -205,28 +210,40 @@ pub use tracing::Tracing;
     validation = preflight::has_gpus(),
     validation = profiling::measures_ensembles(),
     validation = Rule::new(
-        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+        "!has(self.engine) || !has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'BLS' || !has(self.search) || !has(self.search.maxBatchSize) || \
          self.search.maxBatchSize.all(n, n <= 128)")
         .message("entry BLS runs a Python process for each sequence: set search.maxBatchSize to 128 or less, or \
                   engine.tensorRTLLM.entry to Engine or Ensemble")
         .field_path(".search.maxBatchSize"),
     validation = Rule::new(
-        "self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
+        "!has(self.engine) || self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
         .message("backends without a build read no parameters of config.pbtxt: remove search.parameters, or use \
                   extraArgs")
         .field_path(".search.parameters"),
     validation = Rule::new(
-        "self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
+        "!has(self.engine) || self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
          'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
         .message("hardware.nodeSelector must name the one GPU model of all pods: add the label nvidia.com/gpu.product")
-        .field_path(".hardware.nodeSelector")
+        .field_path(".hardware.nodeSelector"),
+    validation = upstream::has_engine(),
+    validation = upstream::ENGINE.rule(),
+    validation = upstream::PROFILING.rule(),
+    validation = upstream::SEARCH.rule(),
+    validation = upstream::QUALITY.rule(),
+    validation = upstream::MEASURED.rule(),
+    validation = upstream::PREFLIGHT.rule(),
+    validation = upstream::RESOURCES.rule(),
+    validation = upstream::DIALECT.rule(),
+    validation = upstream::TOP_K.rule(),
+    validation = upstream::writes_no_prompt_of_a_chat()
 )]
 pub struct AgentDeploymentSpec {
     /// Model that the agent runs on.
     pub model: ModelSource,
-    /// How engines are built and served.
-    pub engine: EngineConfiguration,
+    /// How engines are built and served. Required with `model.uri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineConfiguration>,
     /// Configurations to choose from.
     #[serde(default)]
     pub search: SearchSpace,

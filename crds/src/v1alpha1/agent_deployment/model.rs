@@ -11,22 +11,34 @@ use super::{
     defaults::VersionedBackend,
     no_build::{SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
+    upstream::Upstream,
 };
 use crate::v1alpha1::shared::{self, LocalObjectReference};
 
-/// Model that the agent runs on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Model that the agent runs on: a checkpoint that engines serve, or one that another server has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.uri) != has(self.upstream)")
+        .message("a model is in one place: set exactly one of model.uri and model.upstream"),
+    validation = Rule::new("!has(self.upstream) || !has(self.secretRef)")
+        .message("model.secretRef is for the checkpoint of model.uri: remove it, or use upstream.headersFrom for a key")
+        .field_path(".secretRef")
+)]
 pub struct ModelSource {
     /// Location of the checkpoint: `hf://organization/name@revision`, `pvc://claim/path`, `https://host/folder/` with a
     /// `manifest.json`, or `https://host/model.tar` (also `.tar.gz` and `.tgz`). `http://` works too. It is resolved
     /// once, and `status.model` shows its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), regex(pattern = r"^(hf|pvc|https?)://[^\s]+$"))]
-    pub uri: String,
+    pub uri: Option<String>,
     /// Secret whose key `token` grants access to the source. Only pods of this namespace read it; the operator never
     /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
+    /// A server that has the model, in place of `uri`. The pods have no engine and no GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
 }
 
 /// The rule of an engine that an image comes with the version of what is in it: arguments differ among versions.

@@ -30,7 +30,7 @@ fn default_min_free_memory() -> Percent {
 /// The rule of a spec: without a GPU there is nothing to check.
 pub(super) fn has_gpus() -> Rule {
     Rule::new(
-        "!has(self.serving) || !has(self.serving.preflight) || (has(self.serving.tritonResources) && \
+        "has(self.model.upstream) || !has(self.serving) || !has(self.serving.preflight) || (has(self.serving.tritonResources) && \
          has(self.serving.tritonResources.limits) && 'nvidia.com/gpu' in self.serving.tritonResources.limits)",
     )
     .message("preflight checks GPUs: add nvidia.com/gpu to serving.tritonResources.limits, or remove serving.preflight")

@@ -383,7 +383,8 @@ pub(super) fn counts_requests(counted: Counted) -> Rule {
     let message =
         format!("{called} requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, or unit to Runs");
     Rule::new(format!(
-        "!has(self.profiling) || !has(self.slo) || !has(self.slo.{field}) || self.slo.{field}.unit != 'Requests' || \
+        "!has(self.engine) || !has(self.profiling) || !has(self.slo) || !has(self.slo.{field}) || \
+         self.slo.{field}.unit != 'Requests' || \
          {counts}"
     ))
     .message(message.as_str())
@@ -394,7 +395,7 @@ pub(super) fn counts_requests(counted: Counted) -> Rule {
 pub(super) fn measures_vllms_own_server() -> Rule {
     let measures = is_driver(|driver| !driver.requires_triton(), HAS_RUNS);
     Rule::new(format!(
-        "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
+        "!has(self.engine) || !has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
          self.engine.vllm.server != 'OpenAI' || {measures}"
     ))
     .message("Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.vllm.server to Triton")
@@ -404,7 +405,7 @@ pub(super) fn measures_vllms_own_server() -> Rule {
 /// The rule of a spec that a backend with a server of its own needs a driver that measures it.
 pub(super) fn measures_own_server_of(backend: &str) -> Rule {
     let measures = is_driver(|driver| !driver.requires_triton(), HAS_RUNS);
-    let rule = format!("!has(self.profiling) || self.engine.backend != '{backend}' || {measures}");
+    let rule = format!("!has(self.engine) || !has(self.profiling) || self.engine.backend != '{backend}' || {measures}");
     let message = format!(
         "Model Analyzer supports only Triton, and {backend} has a server of its own: set profiling.driver to AgentRun"
     );
@@ -415,7 +416,7 @@ pub(super) fn measures_own_server_of(backend: &str) -> Rule {
 pub(super) fn measures_ensembles() -> Rule {
     let measures = is_driver(|driver| driver.measures_ensembles(), HAS_RUNS);
     Rule::new(format!(
-        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+        "!has(self.engine) || !has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || {measures}"
     ))
     .message(

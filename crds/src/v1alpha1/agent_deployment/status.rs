@@ -332,15 +332,12 @@ pub struct MeasuredQuality {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectedConfiguration {
-    /// Display name of the engine: `fp32`.
+    /// Display name of the engine: `fp32`. Of an upstream its model and host.
     #[schemars(length(max = 63))]
     pub display_name: String,
-    /// Name of the Engine object.
-    #[schemars(length(max = 63))]
-    pub engine: String,
-    /// Digest of the artifact's manifest.
-    #[schemars(length(max = 80))]
-    pub manifest_digest: String,
+    /// The engine. Absent with an upstream.
+    #[serde(flatten)]
+    pub artifact: Option<SelectedArtifact>,
     /// Chosen level: the maximum number of agent runs in flight on one replica.
     pub max_in_flight: i32,
     /// Settings of the model's configuration. Absent means as the repository has it.
@@ -352,6 +349,25 @@ pub struct SelectedConfiguration {
     /// Why it was selected.
     #[schemars(length(max = 512))]
     pub why: String,
+}
+
+/// The engine of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SelectedArtifact {
+    /// Name of the Engine object.
+    #[schemars(length(max = 63))]
+    pub engine: String,
+    /// Digest of the artifact's manifest.
+    #[schemars(length(max = 80))]
+    pub manifest_digest: String,
+}
+
+impl SelectedConfiguration {
+    /// Name of the Engine object; `None` with an upstream.
+    pub fn engine(&self) -> Option<&String> {
+        self.artifact.as_ref().map(|artifact| &artifact.engine)
+    }
 }
 
 /// What the chosen configuration costs at its predicted throughput, in millionths of a US dollar.

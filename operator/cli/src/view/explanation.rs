@@ -58,8 +58,9 @@ impl Shown for Explanation {
 pub struct Chosen {
     /// Display name of the engine.
     pub engine: String,
-    /// Name of the Engine object.
-    pub engine_object: String,
+    /// Name of the Engine object. Absent where another server has the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_object: Option<String>,
     /// Name of the configuration. Absent where nothing was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,
@@ -216,10 +217,10 @@ fn chosen(
             observed: entry.and_then(|entry| entry.observed.clone()),
         }
     };
-    let engine = status.engines.iter().find(|engine| engine.name == selected.engine);
+    let engine = status.engines.iter().find(|engine| selected.engine() == Some(&engine.name));
     Chosen {
         engine: selected.display_name.clone(),
-        engine_object: selected.engine.clone(),
+        engine_object: selected.engine().cloned(),
         configuration: choice.map(|choice| choice.configuration.clone()),
         max_in_flight: selected.max_in_flight,
         why: selected.why.clone(),
@@ -279,7 +280,7 @@ fn others(object: &AgentDeployment, status: &AgentDeploymentStatus, study: Optio
     let is_measured = |engine: &&EngineChoice| {
         study.is_some_and(|study| study.inputs().engines.iter().any(|profiled| profiled.name == engine.name))
     };
-    let serves = |engine: &&EngineChoice| status.selected.as_ref().is_some_and(|of| of.engine == engine.name);
+    let serves = |engine: &&EngineChoice| status.selected.as_ref().is_some_and(|of| of.engine() == Some(&engine.name));
     let engines = status.engines.iter().filter(|engine| !is_measured(engine) && !serves(engine));
     let mut others: Vec<Other> = engines.map(|engine| of_engine(object, engine)).collect();
     let Some(study) = study else { return others };

@@ -197,7 +197,8 @@ impl StatusView {
             ready_pods: status.ready_pods,
             wanted_pods: status.wanted_pods,
             conditions: status.conditions,
-            model: status.model,
+            // That of an engine of an earlier spec says nothing of what another server has.
+            model: status.model.filter(|_| object.spec.upstream().is_none()),
             engines: status.engines,
             campaign: profile.and_then(Campaign::of),
             selected: status.selected,

@@ -41,11 +41,13 @@ const LOOK: Duration = Duration::from_secs(30);
 /// When a part of the spec has no canonical JSON; its types leave no such case.
 pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
     let spec = revision::input_hash(&defaults::completed(world))?.as_str().to_owned();
-    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
-    let mut parts = Parts::of_children([Child::PersistentVolumeClaim(Box::new(claim))]);
+    let mut parts = Parts::of_children(store(world));
     let Asked { target, proposal } = parts.join(ask(world, &spec))?;
     let RolledOut { mut outcome, rollout } = parts.join(rollout::decide(world, target));
     let rollout = rollout.map(|rollout| RolloutStatus { proposed: proposal, ..rollout });
+    if is_starting_elsewhere(world, &outcome) {
+        parts.add(Parts::look_within(LOOK));
+    }
     let drift = parts.join(drift::decide::decide(world, rollout.as_ref()));
     let repeated = parts.join(reprofiling::decide(world, &spec, &outcome, drift.as_ref()))?;
     outcome.background = repeated.background;
@@ -55,7 +57,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let found = std::mem::take(&mut parts.found).into_status(world.status.clone());
     let defaults = defaults::taken(world, found.model.as_ref());
     let found = AgentDeploymentStatus { defaults, rollout, drift, reprofiling, autoscaling, self_check, ..found };
-    parts.add(profiling::forget_old(world, found.profile.as_ref()));
+    parts.add(profiling::forget_unneeded(world, found.profile.as_ref()));
     parts.add(alerts::decide(world));
     let status = status::complete(world, &outcome, found);
     parts.add(Parts::of_notes(news(world, &outcome, &status)));
@@ -80,6 +82,28 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
+/// The claim of the artifact store. Where another server has the model there is nothing to keep, unless an engine still
+/// serves.
+fn store(world: &World) -> Option<Child> {
+    let canary = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
+    let mut serving = world.stable().into_iter().chain(canary).filter_map(|hash| world.revision(hash));
+    let is_needed = world.spec.checkpoint().is_some() || serving.any(|known| known.plan.served.artifact().is_some());
+    let claim = || artifact_store::claim(&world.namespace, &world.settings.store);
+    is_needed.then(|| Child::PersistentVolumeClaim(Box::new(claim())))
+}
+
+/// Whether pods that ask a server elsewhere are not ready yet. No watch reports why.
+fn is_starting_elsewhere(world: &World, outcome: &Outcome) -> bool {
+    let next = outcome.next.as_ref().filter(|_| world.spec.upstream().is_some());
+    let is_failing = |why: &Why| matches!(why, Why::RevisionFailing { .. });
+    match next {
+        Some(Blocked::Waiting(why)) => is_failing(why) || matches!(why, Why::RevisionStarting { .. }),
+        // The cause may change, and go, without an edit.
+        Some(Blocked::Stopped(why)) => is_failing(why),
+        None => false,
+    }
+}
+
 /// The plan that the spec asks for, once nothing blocks its rollout.
 fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
     let inputs = repetitions::inputs(world, spec);
@@ -88,6 +112,7 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
         let target = Target { hash, input_hash, plan: kept.plan.clone() };
         let Planned { value: restored, parts } = fetch::restore(world);
         let parts = parts.and(profiling::leave_asking(world));
+        let parts = parts.and(Parts::of_found(pipeline::considered(world, &kept.plan)));
         // It was approved when it was made.
         return parts.with(restored.map(|()| Asked { target: Ok(target), proposal: None }));
     }
@@ -109,7 +134,8 @@ fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
 
 /// Whether the store lost the artifact of a revision and the rebuilt engine differs: its pods can no longer start.
 fn is_lost(world: &World, revision: &Revision) -> bool {
-    let PlannedEngine { name, manifest_digest, .. } = &revision.plan.engine;
+    let Some(artifact) = revision.plan.served.artifact() else { return false };
+    let PlannedEngine { name, manifest_digest, .. } = &artifact.engine;
     world.engines.get(name).is_some_and(|engine| {
         engine.artifact.is_some()
             && engine.lost.as_ref().is_some_and(|lost| lost.manifest_digest == manifest_digest.as_str())

@@ -8,14 +8,14 @@
 //! A version that was taken stays in the status until the platform team pins another one. A later release of the
 //! operator may have a newer default, and changes nothing that serves.
 
-use slipway_backends::{check::Checkpoint, gpu, no_build, tensorrt_llm::version};
+use slipway_backends::{check, gpu, no_build, tensorrt_llm::version};
 use slipway_crds::{
     labels::GPU_PRODUCT,
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Backend, EngineConfiguration, Precision, ResolvedModel, ResolvedShape, SearchSpace, TakenDefaults,
-            TakenVersion, VersionedBackend,
+            Backend, Checkpoint, EngineConfiguration, Precision, ResolvedModel, ResolvedShape, SearchSpace,
+            TakenDefaults, TakenVersion, VersionedBackend,
         },
     },
 };
@@ -28,8 +28,8 @@ const OF_CUSTOM: Precision = Precision::FP32;
 /// The spec with every default that needs no checkpoint.
 pub fn completed(world: &World) -> AgentDeploymentSpec {
     let mut spec = world.spec.clone();
-    spec.engine = engine(world);
-    if spec.engine.backend == Backend::Custom && spec.search.precision.is_empty() {
+    spec.engine = spec.engine.as_ref().map(|of| engine(world, of));
+    if is_custom(&spec) && spec.search.precision.is_empty() {
         spec.search.precision = vec![OF_CUSTOM];
     }
     let driver = spec.driver();
@@ -39,9 +39,13 @@ pub fn completed(world: &World) -> AgentDeploymentSpec {
     spec
 }
 
-/// The engine with the block of its backend, and a version.
-pub(super) fn engine(world: &World) -> EngineConfiguration {
-    world.spec.engine.completed(|of| version_of(world, of))
+/// An engine with the block of its backend, and a version.
+pub(super) fn engine(world: &World, engine: &EngineConfiguration) -> EngineConfiguration {
+    engine.completed(|of| version_of(world, of))
+}
+
+fn is_custom(spec: &AgentDeploymentSpec) -> bool {
+    spec.engine.as_ref().is_some_and(|engine| engine.backend == Backend::Custom)
 }
 
 /// The version of a backend that the spec leaves out: the pinned one, else the one that was taken before, else the
@@ -63,8 +67,8 @@ pub(super) fn precisions(world: &World, shape: Option<&ResolvedShape>) -> Vec<Pr
 
 /// The precision of a checkpoint; none of Custom, which has no shape.
 fn own_precision(world: &World, shape: Option<&ResolvedShape>) -> Option<Precision> {
-    let shape = shape.filter(|_| world.spec.engine.backend != Backend::Custom)?;
-    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
+    let shape = shape.filter(|_| !is_custom(&world.spec))?;
+    let checkpoint = check::Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
     let product = world.spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
     let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
     Precision::named(checkpoint.own_precision(shape.dtype.as_deref(), sm).name())
@@ -82,21 +86,23 @@ fn positions(shape: &ResolvedShape) -> Option<i32> {
 /// What was taken, for the status. Versions of other backends stay, so that a reverted spec means what it meant.
 pub(super) fn taken(world: &World, model: Option<&ResolvedModel>) -> TakenDefaults {
     let spec = &world.spec;
-    let shape = model.filter(|model| model.uri == spec.model.uri).and_then(|model| model.shape.as_ref());
+    let Some(Checkpoint { uri, engine, .. }) = spec.checkpoint() else {
+        return TakenDefaults { versions: world.status.defaults.versions.clone(), ..TakenDefaults::default() };
+    };
+    let shape = model.filter(|model| model.uri == uri).and_then(|model| model.shape.as_ref());
     let leaves_out_precision = spec.search.precision.is_empty();
-    let leaves_out_length = spec.engine.backend != Backend::Custom && spec.engine.max_seq_len().is_none();
-    let of_custom = Some(OF_CUSTOM).filter(|_| spec.engine.backend == Backend::Custom);
+    let leaves_out_length = engine.backend != Backend::Custom && engine.max_seq_len().is_none();
+    let of_custom = Some(OF_CUSTOM).filter(|_| engine.backend == Backend::Custom);
     TakenDefaults {
-        versions: versions(world),
+        versions: versions(world, engine),
         precision: own_precision(world, shape).or(of_custom).filter(|_| leaves_out_precision),
         max_seq_len: shape.filter(|_| leaves_out_length).and_then(positions),
         driver: spec.driver().filter(|_| spec.profiling.as_ref().is_some_and(|profiling| profiling.driver.is_none())),
     }
 }
 
-fn versions(world: &World) -> Vec<TakenVersion> {
+fn versions(world: &World, engine: &EngineConfiguration) -> Vec<TakenVersion> {
     let mut versions = world.status.defaults.versions.clone();
-    let engine = &world.spec.engine;
     if let Some(backend) = VersionedBackend::of(engine).filter(|_| engine.version().is_none()) {
         let version = version_of(world, backend);
         versions.retain(|taken| !taken.is_of(backend));

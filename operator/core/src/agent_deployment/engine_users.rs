@@ -23,8 +23,9 @@ impl Users {
         let stays = |object: &&AgentDeployment| object.metadata.deletion_timestamp.is_none();
         let statuses = self.agent_deployments.iter().filter(stays).filter_map(|object| object.status.as_ref());
         let considered = statuses.clone().flat_map(|status| &status.engines).map(|choice| &choice.name);
-        let selected = statuses.filter_map(|status| status.selected.as_ref()).map(|selected| &selected.engine);
-        let kept = self.revisions.iter().map(|revision| &revision.plan.engine.name);
+        let selected = statuses.filter_map(|status| status.selected.as_ref()?.engine());
+        let served = self.revisions.iter().filter_map(|revision| revision.plan.served.artifact());
+        let kept = served.map(|artifact| &artifact.engine.name);
         let profiles = self.profiles.iter().filter(|profile| profile.metadata.deletion_timestamp.is_none());
         let measured = profiles.flat_map(|profile| &profile.spec.inputs.engines).map(|engine| &engine.name);
         considered.chain(selected).chain(kept).chain(measured).cloned().collect()

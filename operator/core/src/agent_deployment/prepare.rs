@@ -13,7 +13,7 @@ use super::{
 use crate::{
     plan::SOON,
     runtime_config,
-    why::{Blocked, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What can be measured, and served.
@@ -28,22 +28,32 @@ pub(super) struct Prepared {
 /// From the model's reference to engines.
 pub(super) fn prepare(world: &World) -> Planning<Prepared> {
     Planned::of(|parts| {
-        // A sidecar would refuse it, but only after engines are built and measured.
-        if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
-            return Err(Halt::stopped(Why::SpecRefused { field: "spec.agent", problem }));
-        }
-        if let Some(problem) = runtime_config::problem_of_serving(&world.name, &world.spec.serving) {
-            return Err(Halt::stopped(Why::SpecRefused { field: "spec.serving", problem }));
-        }
+        let refused = |field, problem| Halt::stopped(Why::SpecRefused { field, problem });
+        let checkpoint = world.spec.checkpoint().ok_or_else(|| {
+            refused("spec.model", "names no checkpoint, or no engine serves it: add uri and spec.engine".to_owned())
+        })?;
+        accepted_by_sidecars(world)?;
         let preflight = planned_preflight(&world.settings, &world.spec.serving)
-            .map_err(|problem| Halt::stopped(Why::SpecRefused { field: "spec.serving.preflight", problem }))?;
-        let resolved = parts.join(resolve::decide(world))?;
+            .map_err(|problem| refused("spec.serving.preflight", problem))?;
+        let resolved = parts.join(resolve::decide(world, checkpoint))?;
         // What cannot be built need not be fetched.
         parts.join(buildable(world, &resolved))?;
-        parts.join(fetch::decide(world, &resolved))?;
+        parts.join(fetch::decide(world, checkpoint, &resolved))?;
         let Engines { accepted, askable } = parts.join(engines::decide(world, &resolved))?;
         Ok(Prepared { resolved, engines: accepted, askable, preflight })
     })
+}
+
+/// Whether a sidecar could be configured so. It would refuse the rest, but only after engines are built and measured.
+pub(super) fn accepted_by_sidecars(world: &World) -> Step<()> {
+    let refused = |field, problem| Err(Blocked::Stopped(Why::SpecRefused { field, problem }));
+    if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
+        return refused("spec.agent", problem);
+    }
+    match runtime_config::problem_of_serving(&world.name, &world.spec.serving) {
+        Some(problem) => refused("spec.serving", problem),
+        None => Ok(()),
+    }
 }
 
 /// Whether every engine that the spec asks for can be.

@@ -6,8 +6,9 @@ use slipway_crds::{
     labels,
     v1alpha1::{
         AgentDeploymentStatus, ProfileStatus,
-        agent_deployment::{SelectedConfiguration, Stage},
+        agent_deployment::{SelectedArtifact, SelectedConfiguration, Stage, Upstream},
         profile::ProfilePhase,
+        shared::ServingConfiguration,
     },
 };
 
@@ -15,6 +16,7 @@ use super::{
     facts,
     monitoring::{drift, error_budget, objectives, scaling, self_check},
     outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
+    rollout::revision::{Served, ServedArtifact},
     world::{ServingView, World},
 };
 use crate::{
@@ -61,9 +63,10 @@ fn conditions(
     (status, profile): (&AgentDeploymentStatus, Option<&ProfileStatus>),
     ready: Draft,
 ) -> Vec<Condition> {
+    let elsewhere = world.spec.upstream().map(not_measured);
     let drafts = [ready, reconciling_condition(world, outcome), stalled_condition(outcome)]
         .into_iter()
-        .chain(profile.and_then(attainable_condition))
+        .chain(profile.filter(|_| elsewhere.is_none()).and_then(attainable_condition))
         .chain(error_budget::met_condition(&status.slo, &world.budgets, world.now))
         .chain(suspended_condition(world, outcome))
         .chain(outcome.background.as_ref().map(profiling_condition))
@@ -72,7 +75,7 @@ fn conditions(
         .chain(scaling::conditions(world, status.autoscaling.as_ref()))
         .chain(invalid_commands(world).map(invalid_condition));
     let trusted = status.self_check.as_ref().map(|known| self_check::condition(&world.spec, known));
-    let answers = drafts.map(Answer::from).chain(trusted);
+    let answers = drafts.map(Answer::from).chain(trusted).chain(elsewhere);
     answers.map(|answer| dated(answer, &world.status.conditions, (world.generation, world.now))).collect()
 }
 
@@ -100,19 +103,27 @@ fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConf
 /// The configuration of a kept revision: as the status knows it, or as its plan has it.
 pub fn configuration_of(world: &World, revision: &str) -> Option<SelectedConfiguration> {
     let plan = &world.revision(revision)?.plan;
-    let manifest_digest = plan.engine.manifest_digest.to_string();
+    let (artifact, configuration) = match &plan.served {
+        Served::Artifact(ServedArtifact { engine, configuration, .. }) => {
+            let (engine, manifest_digest) = (engine.name.clone(), engine.manifest_digest.to_string());
+            (Some(SelectedArtifact { engine, manifest_digest }), configuration.clone())
+        }
+        Served::Upstream(_) => (None, ServingConfiguration::default()),
+    };
+    let display_name = plan.served.display_name();
     let known = world.status.selected.clone().filter(|known| {
-        known.engine == plan.engine.name
-            && known.manifest_digest == manifest_digest
+        // Engines of one name in two releases are told apart by their artifacts, upstreams by their names.
+        let is_served = artifact.is_some() || known.display_name == display_name;
+        is_served
+            && known.artifact == artifact
             && known.max_in_flight == plan.max_in_flight
-            && known.configuration == plan.configuration
+            && known.configuration == configuration
     });
     Some(known.unwrap_or_else(|| SelectedConfiguration {
-        display_name: plan.engine.display_name.clone(),
-        engine: plan.engine.name.clone(),
-        manifest_digest,
+        display_name,
+        artifact,
         max_in_flight: plan.max_in_flight,
-        configuration: plan.configuration.clone(),
+        configuration,
         cost: None,
         why: format!("kept revision {revision} has the same inputs"),
     }))
@@ -219,6 +230,13 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     let why = profile.choice.as_ref().map(|choice| choice.why.clone());
     let message = answer.or(why).unwrap_or_else(|| profile.message.clone());
     Some(Draft { condition, is_true, reason, message })
+}
+
+/// What engines are measured for is not known of a server elsewhere before it has traffic.
+fn not_measured(upstream: &Upstream) -> Answer {
+    let what = upstream.display_name();
+    let message = format!("{what} is not measured before it serves: status.slo has what its traffic shows");
+    Answer { condition: ConditionType::SLOAttainable, holds: None, reason: Reason::ServedElsewhere, message }
 }
 
 /// A rollout that continues only when a person says so; absent otherwise.

@@ -37,3 +37,4 @@ mod synthetic;
 mod tensorrt_llm;
 mod traced;
 mod trial;
+mod upstream;

@@ -17,7 +17,8 @@ pub fn is_concerned_by_job(name: &str, status: Option<&AgentDeploymentStatus>, j
 /// Whether an Engine is under consideration, or selected.
 pub fn is_concerned_by_engine(status: Option<&AgentDeploymentStatus>, engine: &str) -> bool {
     status.is_some_and(|status| {
-        let is_selected = status.selected.as_ref().is_some_and(|selected| selected.engine == engine);
+        let is_selected =
+            status.selected.as_ref().is_some_and(|selected| selected.engine().is_some_and(|of| of == engine));
         is_selected || status.engines.iter().any(|choice| choice.name == engine)
     })
 }

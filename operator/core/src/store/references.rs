@@ -101,18 +101,21 @@ impl References {
     fn agent_deployment(&mut self, object: &AgentDeployment) {
         let holder = format!("AgentDeployment {}", object.name_any());
         let Some(status) = &object.status else { return };
-        if let Some((model, folder)) = status.model.as_ref().and_then(|m| Some((m, checkpoint(&m.source_digest)?))) {
+        // What another server has by now needs no checkpoint. Engines that are kept name theirs themselves.
+        let model = status.model.as_ref().filter(|_| object.spec.upstream().is_none());
+        if let Some((model, folder)) = model.and_then(|m| Some((m, checkpoint(&m.source_digest)?))) {
             self.bytes.insert(folder.clone(), model.size_bytes);
             self.hold(folder, &holder);
         }
-        let selected = status.selected.as_ref();
+        let selected = status.selected.as_ref().and_then(|selected| selected.artifact.as_ref());
         let selected = selected.and_then(|selected| artifact(&selected.engine, &selected.manifest_digest));
         selected.into_iter().for_each(|folder| self.hold(folder, &holder));
         self.jobs.extend(status.jobs.iter().map(job_of));
     }
 
     fn revision(&mut self, revision: &Revision) {
-        let engine = &revision.plan.engine;
+        let Some(artifact) = revision.plan.served.artifact() else { return };
+        let engine = &artifact.engine;
         let reference = EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.clone() };
         self.hold(paths::engine(&reference), &format!("ControllerRevision {}", revision.name));
     }
@@ -228,11 +231,12 @@ fn named_engines(users: &Users) -> BTreeMap<String, BTreeSet<String>> {
         let holder = format!("AgentDeployment {}", object.name_any());
         let status = object.status.iter();
         let considered = status.clone().flat_map(|status| &status.engines).map(|choice| &choice.name);
-        let selected = status.filter_map(|status| status.selected.as_ref()).map(|selected| &selected.engine);
+        let selected = status.filter_map(|status| status.selected.as_ref()?.engine());
         considered.chain(selected).for_each(|engine| name(engine, &holder));
     }
     for revision in revisions {
-        name(&revision.plan.engine.name, &format!("ControllerRevision {}", revision.name));
+        let artifact = revision.plan.served.artifact();
+        artifact.iter().for_each(|of| name(&of.engine.name, &format!("ControllerRevision {}", revision.name)));
     }
     for profile in profiles {
         let holder = format!("Profile {}", profile.name_any());

@@ -243,6 +243,19 @@ fn a_store_whose_folders_are_needed_is_recorded_once_and_left_alone() {
 }
 
 #[test]
+fn an_agent_that_moved_to_a_server_elsewhere_needs_no_checkpoint() {
+    let moved = Life::serving().edited(|namespace| {
+        let model = json!({"upstream": {"url": "https://llm.example", "model": "qwen3"}});
+        let agent = &mut namespace.users.agent_deployments[0];
+        agent.spec.model = serde_json::from_value(model).expect("a model");
+        agent.spec.engine = None;
+        agent.status.as_mut().expect("a status").engines = Vec::new();
+        namespace.engines = Vec::new();
+    });
+    assert_eq!(References::of(&moved.namespace).held.get(&checkpoint(9)), None);
+}
+
+#[test]
 fn what_nothing_has_needed_for_the_retention_is_swept_by_one_job() {
     let deleted = Life::serving().edited(|namespace| *namespace = Namespace::default());
     let almost = deleted.looked(7 * DAY - 1);

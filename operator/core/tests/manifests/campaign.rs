@@ -19,7 +19,7 @@ use slipway_operator_core::{
     },
 };
 
-use super::objects::{digest, entry, ranks, settings, value};
+use super::objects::{self, digest, entry, ranks, settings, value};
 
 /// Everything that is written for the campaign of an AgentDeployment, if it asks for one.
 pub fn objects(world: &World) -> Vec<Value> {
@@ -78,7 +78,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMEntry"] = json!(entry(world));
         configurations = json!([{"name": "default", "settings": {}}]);
     }
-    if let ServedBy::NoBuild(backend) = world.spec.engine.served_by() {
+    if let ServedBy::NoBuild(backend) = objects::engine(world).served_by() {
         engine["noBuild"] = json!(backend);
         configurations = json!([{"name": "default", "settings": {}}]);
     }

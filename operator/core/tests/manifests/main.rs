@@ -115,11 +115,11 @@ fn network_policies_where_they_are_asked_for() {
     with_snapshots(|| insta::assert_snapshot!("full-NetworkPolicy", documents.join("---\n")));
 }
 
-/// What comes with clients that have tokens, and with a receiver of traces: volumes, mounts and the sidecar's
-/// configuration.
+/// What comes with clients that have tokens, with a receiver of traces, and with a model that another server has:
+/// containers, volumes, mounts and the sidecar's configuration.
 #[test]
-fn pods_whose_clients_have_tokens_or_whose_runs_are_traced() {
-    for name in ["tenants", "tenants-of-mounted-keys", "traced"] {
+fn pods_whose_clients_have_tokens_or_that_reach_out() {
+    for name in ["tenants", "tenants-of-mounted-keys", "traced", "upstream"] {
         let objects = fixture(name);
         let config = objects.kind("ConfigMap").filter(|object| object["data"].get("config.json").is_some());
         let policies = objects.network_policies();

@@ -11,8 +11,8 @@ use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus,
     agent_deployment::{
-        Authentication, Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, TensorRtLlmBlock,
-        backend_and_server,
+        Authentication, Baseline, CustomEngine, EngineConfiguration, EngineEntry, NoBuildBlock, ServedBy,
+        TensorRtLlmBlock, backend_and_server,
     },
     engine::EngineBuild,
     shared::ServingConfiguration,
@@ -37,7 +37,7 @@ use slipway_operator_core::{
                 traffic::{self, Split},
             },
             layout::Layout,
-            revision::{PlannedEngine, RevisionPlan, baseline_of, input_hash},
+            revision::{PlannedEngine, RevisionPlan, Served, ServedArtifact, ServedUpstream, baseline_of, input_hash},
         },
         world::{PoolsView, RouteView, RulesView, World},
     },
@@ -153,20 +153,10 @@ impl Objects {
     /// Everything that is written for an AgentDeployment on its way to serving, with a plan of this layout.
     pub fn of(agent_deployment: &AgentDeployment, layout: Layout) -> Self {
         let world = world(agent_deployment);
-        let custom = builder(&world);
-        let mut all = vec![value(&artifact_store::claim(&world.namespace, &world.settings.store))];
-        let (task, job) = resolve::build::resolve_job::resolve_job(&world, "resolve-0123456789-1", &custom);
-        all.extend([value(&task), value(&job)]);
-        let from = (world.spec.model.uri.as_str(), "0123456789");
-        let (task, job) = resolve::build::fetch_job::fetch_job(&world, "fetch-0123456789-1", from, digest("a"));
-        all.extend([value(&task), value(&job)]);
-        let engine =
-            engines::build::engine::engine(&world, "engine-0123456789", engine_build(&world), &custom.builder_image);
-        all.push(value(&engine));
-        let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
-        all.extend([value(&task), value(&job)]);
-        all.extend(quality(&world, &custom));
-        all.extend(campaign::objects(&world));
+        let mut all = match world.spec.upstream() {
+            Some(_) => Vec::new(),
+            None => until_measured(&world),
+        };
         let plan = plan(&world, layout);
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&defaults::completed(&world)).expect("a spec has a hash");
@@ -214,6 +204,26 @@ impl Objects {
     }
 }
 
+/// What comes before a plan: the checkpoint, an engine, its quality and a campaign.
+fn until_measured(world: &World) -> Vec<Value> {
+    let custom = builder(world);
+    let mut all = vec![value(&artifact_store::claim(&world.namespace, &world.settings.store))];
+    let checkpoint = world.spec.checkpoint().expect("an engine comes from a checkpoint");
+    let what = (checkpoint, &custom);
+    let (task, job) = resolve::build::resolve_job::resolve_job(world, "resolve-0123456789-1", what);
+    all.extend([value(&task), value(&job)]);
+    let from = (checkpoint, checkpoint.uri, "0123456789");
+    let (task, job) = resolve::build::fetch_job::fetch_job(world, "fetch-0123456789-1", from, digest("a"));
+    all.extend([value(&task), value(&job)]);
+    let engine = engines::build::engine::engine(world, "engine-0123456789", engine_build(world), &custom.builder_image);
+    all.push(value(&engine));
+    let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
+    all.extend([value(&task), value(&job)]);
+    all.extend(quality(world, &custom));
+    all.extend(campaign::objects(world));
+    all
+}
+
 /// The task and the Job that score an engine, if there is an objective for it.
 fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
     let Some(objective) = &world.spec.slo.quality else { return Vec::new() };
@@ -245,17 +255,22 @@ fn builder(world: &World) -> CustomEngine {
     let vendor =
         serde_json::json!({ "builderImage": "registry.example/vendor:1", "tritonImage": "registry.example/vendor:1" });
     let vendor = || serde_json::from_value(vendor).expect("a valid builder");
-    world.spec.engine.custom.clone().unwrap_or_else(vendor)
+    engine(world).custom.clone().unwrap_or_else(vendor)
+}
+
+/// The engine of the fixture.
+pub fn engine(world: &World) -> &EngineConfiguration {
+    world.spec.engine.as_ref().expect("the fixture has an engine")
 }
 
 /// Processes of the fixture's engine, where the backend knows of any.
 pub fn ranks(world: &World) -> Option<u32> {
-    world.spec.engine.tensorrt_llm.as_ref().map(|_| 2)
+    engine(world).tensorrt_llm.as_ref().map(|_| 2)
 }
 
 /// What serves the fixture's engine.
 fn served_by(world: &World) -> ServedBy {
-    match world.spec.engine.served_by() {
+    match engine(world).served_by() {
         ServedBy::TensorRtLlm { .. } => ServedBy::of(ranks(world), entry(world), None),
         other => other,
     }
@@ -263,12 +278,12 @@ fn served_by(world: &World) -> ServedBy {
 
 /// What is asked of the fixture's engine.
 pub fn entry(world: &World) -> EngineEntry {
-    world.spec.engine.tensorrt_llm.as_ref().map(|engine| engine.options.entry).unwrap_or_default()
+    engine(world).tensorrt_llm.as_ref().map(|engine| engine.options.entry).unwrap_or_default()
 }
 
 /// One engine of TensorRT-LLM's, split over two GPUs.
 fn tensorrt_llm(world: &World) -> Option<Value> {
-    let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(&world.spec.engine)?;
+    let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(engine(world))?;
     let mut options = serde_json::json!(block.options);
     options["maxSeqLen"] = serde_json::json!(block.max_seq_len);
     Some(serde_json::json!({
@@ -281,8 +296,7 @@ fn tensorrt_llm(world: &World) -> Option<Value> {
 
 /// One engine without a build, split over two GPUs.
 fn no_build(world: &World) -> Option<Value> {
-    let NoBuildBlock { backend, version, image: _, memory, max_seq_len, options } =
-        NoBuildBlock::of(&world.spec.engine)?;
+    let NoBuildBlock { backend, version, image: _, memory, max_seq_len, options } = NoBuildBlock::of(engine(world))?;
     let mut options = serde_json::json!(options);
     options["maxSeqLen"] = serde_json::json!(max_seq_len);
     let (_, server) = backend_and_server(backend);
@@ -295,11 +309,11 @@ fn no_build(world: &World) -> Option<Value> {
 /// Read from JSON, as the API server keeps it: what is optional is absent.
 fn engine_build(world: &World) -> EngineBuild {
     let mut build = serde_json::json!({
-        "backend": world.spec.engine.backend,
+        "backend": engine(world).backend,
         "sourceDigest": digest("a"),
         "builderImageDigest": format!("sha256:{}", digest("b")),
         "precision": defaults::completed(world).search.precision[0],
-        "options": world.spec.engine.custom.as_ref().map(|custom| custom.options.clone()).unwrap_or_default(),
+        "options": engine(world).custom.as_ref().map(|custom| custom.options.clone()).unwrap_or_default(),
     });
     if let Some(block) = tensorrt_llm(world) {
         build["tensorRTLLM"] = block;
@@ -337,8 +351,28 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         Layout::V1 => None,
         Layout::V2 | Layout::V3 => Some(settings.jobs.worker_resources.clone()),
     };
+    let served = match world.spec.upstream() {
+        Some(upstream) => Served::Upstream(ServedUpstream { upstream: upstream.clone() }),
+        None => Served::Artifact(artifact(world)),
+    };
     RevisionPlan {
         layout,
+        served,
+        max_in_flight: world.spec.upstream().map_or(8, |upstream| upstream.max_in_flight),
+        agent_runtime_image: settings.images.agent_runtime.clone(),
+        agent: world.spec.agent.clone(),
+        hardware: world.spec.hardware.clone(),
+        agent_resources: world.spec.serving.agent_resources.clone(),
+        worker_resources,
+        authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
+        tracing: world.spec.serving.tracing.clone(),
+        recording: world.spec.serving.recording.level,
+    }
+}
+
+fn artifact(world: &World) -> ServedArtifact {
+    let settings = settings();
+    ServedArtifact {
         engine: PlannedEngine {
             name: "engine-0123456789".to_owned(),
             manifest_digest: digest("c"),
@@ -346,18 +380,9 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
             served_by: served_by(world),
         },
         configuration: ServingConfiguration::default(),
-        max_in_flight: 8,
         triton_image: "registry.example/triton:1".to_owned(),
         worker_image: settings.images.worker.clone(),
-        agent_runtime_image: settings.images.agent_runtime.clone(),
-        agent: world.spec.agent.clone(),
-        hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
-        agent_resources: world.spec.serving.agent_resources.clone(),
-        worker_resources,
-        authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
-        tracing: world.spec.serving.tracing.clone(),
         preflight: planned_preflight(&settings, &world.spec.serving).expect("there are no checks, or an image"),
-        recording: world.spec.serving.recording.level,
     }
 }

@@ -1,5 +1,7 @@
 //! What is read of pods and Deployments.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::ResourceExt;
 use pretty_assertions::assert_eq;
@@ -60,7 +62,7 @@ fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
         pod("a", None, Some("2026-01-01T12:03:00Z")),
         pod("b", None, Some("2026-01-01T12:00:00Z")),
     ];
-    let (_, view) = serving_view(&deployment, &pods).expect("it has a revision");
+    let (_, view) = serving_view(&deployment, &pods, &BTreeMap::new()).expect("it has a revision");
     let longest = Unscheduled {
         since: "2026-01-01T12:03:00Z".parse().expect("a time"),
         message: "no node at 2026-01-01T12:03:00Z".to_owned(),
@@ -76,6 +78,6 @@ fn a_deployment_whose_pods_a_quota_refuses_says_so_in_the_words_of_the_api_serve
     let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 1, "selector": {}, "template": {}},
         "status": {"conditions": [condition]}});
     let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
-    let (_, view) = serving_view(&deployment, &[]).expect("a revision's");
+    let (_, view) = serving_view(&deployment, &[], &BTreeMap::new()).expect("a revision's");
     assert_eq!(view.failure, Some(format!("the API server refuses its pods: {refused}")));
 }

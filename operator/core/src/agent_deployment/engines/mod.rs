@@ -101,7 +101,7 @@ fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
 
 /// The points of the build axes, in the order of preference.
 pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
-    let engine = &defaults::engine(world);
+    let engine = &resolved.engine;
     if let Some(block) = NoBuildBlock::of(engine) {
         return no_build::points(world, resolved, &block);
     }

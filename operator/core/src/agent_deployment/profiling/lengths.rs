@@ -18,7 +18,7 @@ use crate::{
 /// long they are, only the engine's tokenizer knows.
 pub(super) fn fit(world: &World, resolved: &Resolved, runs: &SyntheticRuns) -> Step<()> {
     let most = runs.most_tokens(world.spec.agent.max_output_tokens);
-    match sequence(world, resolved).filter(|length| most >= *length) {
+    match sequence(resolved).filter(|length| most >= *length) {
         None => Ok(()),
         Some(length) => refused(format!(
             "made-up runs have up to {most} tokens, and a sequence {length}: lower inputTokens, outputTokens, toolCalls \
@@ -33,7 +33,7 @@ pub(super) fn fit_recorded(world: &World, resolved: &Resolved, source: &ConfigMa
         return Ok(());
     };
     let fits = |length: i64| i64::try_from(tokens).is_ok_and(|tokens| tokens < length);
-    match sequence(world, resolved).filter(|length| !fits(*length)) {
+    match sequence(resolved).filter(|length| !fits(*length)) {
         None => Ok(()),
         Some(length) => refused(format!(
             "line {line} of ConfigMap {} is a run of {tokens} tokens, and a sequence has {length}: remove the line, or \
@@ -57,8 +57,8 @@ fn traffic<'a>(world: &'a World, source: &ConfigMapSource) -> Option<&'a Recorde
 }
 
 /// Tokens of a sequence. A Custom engine has no length that is known.
-fn sequence(world: &World, resolved: &Resolved) -> Option<i64> {
-    let engine = &world.spec.engine;
+fn sequence(resolved: &Resolved) -> Option<i64> {
+    let engine = &resolved.engine;
     let shape = resolved.model.shape.as_ref().filter(|_| engine.backend != Backend::Custom)?;
     Some(i64::from(defaults::max_seq_len(engine.max_seq_len(), shape))).filter(|length| *length > 0)
 }

@@ -31,10 +31,7 @@ use super::{
     world::World,
 };
 use crate::{
-    agent_deployment::{
-        rollout::revision::PlanInputs,
-        world::{OwnedObject, WorkloadView},
-    },
+    agent_deployment::{rollout::revision::PlanInputs, world::WorkloadView},
     plan::{AT_ONCE, Child, SOON},
     why::{Blocked, Step, Why},
 };
@@ -470,8 +467,16 @@ pub(super) fn leave_asking(world: &World) -> Parts {
     named.filter(is_open).map_or_else(Parts::default, |_| resting_on(Basis::Unmeasured))
 }
 
-/// Removes superseded campaigns: their measurements were adopted where they still count.
-pub(super) fn forget_old(world: &World, current: Option<&String>) -> Parts {
-    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current);
-    Parts::of_removals(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal))
+/// Removes superseded campaigns: their measurements were adopted where they still count. Where another server has the
+/// model, those that go on go as well: they would use GPUs for nobody.
+pub(super) fn forget_unneeded(world: &World, current: Option<&String>) -> Parts {
+    let goes_on = |name: &String| {
+        let ends = [ProfilePhase::Chosen, ProfilePhase::Infeasible, ProfilePhase::Failed];
+        world.profiles.get(name).is_some_and(|profile| profile.phase.is_none_or(|phase| !ends.contains(&phase)))
+    };
+    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current).enumerate();
+    let unneeded = others.filter(|(age, campaign)| {
+        *age >= MAX_EARLIER_CAMPAIGNS || world.spec.upstream().is_some() && goes_on(&campaign.name)
+    });
+    Parts::of_removals(unneeded.map(|(_, campaign)| campaign.removal()))
 }

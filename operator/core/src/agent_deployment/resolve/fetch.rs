@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use slipway_crds::{
     conditions::Reason,
     identity::{ContentHash, IdentityError},
-    v1alpha1::{agent_deployment::ResolvedModel, engine::BuildAttempt},
+    v1alpha1::{
+        agent_deployment::{Checkpoint, ResolvedModel},
+        engine::BuildAttempt,
+    },
 };
 use slipway_worker_contract::{Digest, FailureClass, FetchResult, Outcome};
 
@@ -26,16 +29,21 @@ use crate::{
 };
 
 /// AgentDeployments of one namespace with the same model share what a Job fetched, from whatever place.
-pub(in crate::agent_deployment) fn decide(world: &World, resolved: &Resolved) -> Planning<()> {
-    bring(world, &resolved.model)
+pub(in crate::agent_deployment) fn decide(
+    world: &World,
+    checkpoint: Checkpoint<'_>,
+    resolved: &Resolved,
+) -> Planning<()> {
+    bring(world, checkpoint, &resolved.model)
 }
 
 /// Fetches the checkpoint of the serving revision again if the store lost it. Serving does not wait for it.
 pub(in crate::agent_deployment) fn restore(world: &World) -> Planned<Result<(), IdentityError>> {
-    let model = world.status.model.as_ref().filter(|model| model.uri == world.spec.model.uri);
+    let Some(checkpoint) = world.spec.checkpoint() else { return Parts::default().with(Ok(())) };
+    let model = world.status.model.as_ref().filter(|model| model.uri == checkpoint.uri);
     let Some(model) = model else { return Parts::default().with(Ok(())) };
     if lost_at(world).is_some() {
-        let Planned { value, parts } = bring(world, model);
+        let Planned { value, parts } = bring(world, checkpoint, model);
         return parts.with(match value {
             Ok(()) | Err(Halt::Blocked(_)) => Ok(()),
             Err(Halt::NoIdentity(error)) => Err(error),
@@ -49,7 +57,7 @@ pub(in crate::agent_deployment) fn restore(world: &World) -> Planned<Result<(), 
 
 /// When a build last found that the store lacks its checkpoint, among engines under consideration and the selected one.
 fn lost_at(world: &World) -> Option<Timestamp> {
-    let selected = world.status.selected.iter().map(|selected| &selected.engine);
+    let selected = world.status.selected.iter().filter_map(|selected| selected.engine());
     let names = world.status.engines.iter().map(|engine| &engine.name).chain(selected);
     let at = |name: &String| {
         let latest = world.engines.get(name)?.attempts.last()?;
@@ -63,7 +71,7 @@ fn is_missing(attempt: &BuildAttempt) -> bool {
     attempt.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::MissingArtifact)
 }
 
-fn bring(world: &World, model: &ResolvedModel) -> Planning<()> {
+fn bring(world: &World, checkpoint: Checkpoint<'_>, model: &ResolvedModel) -> Planning<()> {
     Planned::of(|parts| {
         let lost_at = lost_at(world);
         if model.fetched && (lost_at.is_none() || lost::fetched_at(&world.jobs, &model.source_digest) > lost_at) {
@@ -80,7 +88,7 @@ fn bring(world: &World, model: &ResolvedModel) -> Planning<()> {
             content: &source_digest,
             uri: &model.pinned_uri,
             lost_at,
-            secret: world.spec.model.secret_ref.as_ref().map(|secret| secret.name.as_str()),
+            secret: checkpoint.secret_ref.map(|secret| secret.name.as_str()),
             agent_deployment: &world.name,
         };
         let recorded = |input_hash: &str| JobStep { kind: JobKind::Fetch, input_hash, is_single: true }.recorded(world);
@@ -90,13 +98,18 @@ fn bring(world: &World, model: &ResolvedModel) -> Planning<()> {
                 Ok(())
             }
             Source::Elsewhere(why) => Err(Halt::waiting(why)),
-            Source::Own(input_hash) => parts.join(by_own_job(world, model, &wanted, &input_hash)),
+            Source::Own(input_hash) => parts.join(by_own_job(world, (checkpoint, model), &wanted, &input_hash)),
         }
     })
 }
 
 /// The Job under the hash of an input fetches the content.
-fn by_own_job(world: &World, model: &ResolvedModel, wanted: &Wanted<'_>, input_hash: &ContentHash) -> Planning<()> {
+fn by_own_job(
+    world: &World,
+    (checkpoint, model): (Checkpoint<'_>, &ResolvedModel),
+    wanted: &Wanted<'_>,
+    input_hash: &ContentHash,
+) -> Planning<()> {
     Planned::of(|parts| {
         let step = JobStep { kind: JobKind::Fetch, input_hash: input_hash.short(), is_single: true };
         let number = step.recorded(world);
@@ -109,7 +122,7 @@ fn by_own_job(world: &World, model: &ResolvedModel, wanted: &Wanted<'_>, input_h
             AttemptStep::Create(attempt) => {
                 let name = step.job_name(attempt);
                 let place = wanted.place()?;
-                let from = (model.pinned_uri.as_str(), place.short());
+                let from = (checkpoint, model.pinned_uri.as_str(), place.short());
                 let (task, job) = build::fetch_job::fetch_job(world, &name, from, wanted.content.clone());
                 parts.add(Parts::of_children([Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))]));
                 Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) }))

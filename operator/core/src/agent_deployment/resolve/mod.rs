@@ -11,7 +11,8 @@ use slipway_crds::{
     identity::content_hash,
     v1alpha1::{
         agent_deployment::{
-            Build, CustomEngine, NoBuildBlock, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmBlock,
+            Build, Checkpoint, CustomEngine, EngineConfiguration, NoBuildBlock, ResolvedImage, ResolvedModel,
+            ResolvedShape, TensorRtLlmBlock,
         },
         shared::LocalObjectReference,
     },
@@ -33,6 +34,8 @@ use crate::{
 /// The resolved references of a spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resolved {
+    /// How engines are built and served, with its defaults.
+    pub(super) engine: EngineConfiguration,
     pub(super) model: ResolvedModel,
     pub(super) builder_image_digest: String,
     /// The user's builder; with another backend its image builds and serves, without options.
@@ -51,12 +54,11 @@ impl Resolved {
     }
 }
 
-/// What builds and serves.
+/// What builds and serves an engine that has its defaults.
 ///
 /// # Errors
 /// The backend's block is missing, or its version is in no image.
-pub(super) fn builder(world: &World) -> Step<CustomEngine> {
-    let engine = &defaults::engine(world);
+pub(super) fn builder(engine: &EngineConfiguration) -> Step<CustomEngine> {
     let backend = engine.backend;
     let missing = || {
         let problem = format!("is required when engine.backend is {}", backend.as_str());
@@ -97,31 +99,33 @@ struct ResolveInput<'a> {
     builder_image: &'a str,
 }
 
-pub(super) fn decide(world: &World) -> Planning<Resolved> {
+pub(super) fn decide(world: &World, checkpoint: Checkpoint<'_>) -> Planning<Resolved> {
     Planned::of(|parts| {
-        let custom = builder(world)?;
+        let engine = defaults::engine(world, checkpoint.engine);
+        let custom = builder(&engine)?;
         let input_hash = content_hash(&ResolveInput {
             agent_deployment: &world.name,
-            uri: &world.spec.model.uri,
-            secret: world.spec.model.secret_ref.as_ref(),
+            uri: checkpoint.uri,
+            secret: checkpoint.secret_ref,
             builder_image: &custom.builder_image,
         })?;
         let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
-        if let Some(resolved) = recorded(world, &step, &custom) {
+        let asked = Asked { uri: checkpoint.uri, engine, custom };
+        if let Some(resolved) = recorded(world, &step, &asked) {
             return Ok(resolved);
         }
         match parts.join(step.next(world)) {
             AttemptStep::Record(attempt) => Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) })),
             AttemptStep::Create(attempt) => {
                 let name = step.job_name(attempt);
-                let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
+                let (task, job) = build::resolve_job::resolve_job(world, &name, (checkpoint, &asked.custom));
                 parts.add(Parts::of_children([Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))]));
                 Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) }))
             }
             AttemptStep::Wait(why) => Err(Halt::waiting(why)),
             AttemptStep::GivenUp(why) => Err(Halt::stopped(why)),
             AttemptStep::Succeeded { outcome, .. } => match *outcome {
-                Outcome::Resolve(result) => Ok(parts.join(record(world, &step, result, custom))?),
+                Outcome::Resolve(result) => Ok(parts.join(record(world, &step, result, asked))?),
                 Outcome::Fetch(_)
                 | Outcome::Build(_)
                 | Outcome::Quality(_)
@@ -133,11 +137,20 @@ pub(super) fn decide(world: &World) -> Planning<Resolved> {
     })
 }
 
+/// What is to be resolved.
+struct Asked<'a> {
+    uri: &'a str,
+    engine: EngineConfiguration,
+    custom: CustomEngine,
+}
+
 /// What the status holds, if it is about the spec as it stands.
-fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<Resolved> {
+fn recorded(world: &World, step: &JobStep<'_>, asked: &Asked<'_>) -> Option<Resolved> {
+    let Asked { uri, engine, custom } = asked;
     let model = world.status.model.clone().filter(|_| step.recorded(world) > 0)?;
     let image = world.status.images.iter().find(|image| image.reference == custom.builder_image)?;
-    (model.uri == world.spec.model.uri).then(|| Resolved {
+    (model.uri == *uri).then(|| Resolved {
+        engine: engine.clone(),
         model,
         builder_image_digest: image.digest.clone(),
         custom: custom.clone(),
@@ -145,7 +158,8 @@ fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<
     })
 }
 
-fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: CustomEngine) -> Planned<Step<Resolved>> {
+fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, asked: Asked<'_>) -> Planned<Step<Resolved>> {
+    let Asked { uri, engine, custom } = asked;
     let job = step.job(step.recorded(world));
     let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
     let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
@@ -156,14 +170,14 @@ fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: Cust
     };
     let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
     let model = ResolvedModel {
-        uri: world.spec.model.uri.clone(),
+        uri: uri.to_owned(),
         pinned_uri,
         commit,
         source_digest: source_digest.to_string(),
         tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
         size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         parameters: shape.as_ref().map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
-        shape: shape.as_deref().filter(|_| world.spec.engine.backend.build() != Build::Custom).map(resolved_shape),
+        shape: shape.as_deref().filter(|_| engine.backend.build() != Build::Custom).map(resolved_shape),
         fetched: false,
     };
     let pinned_image = world.jobs.get(&job.name).and_then(|job| job.pinned_images.get(&custom.builder_image).cloned());
@@ -174,7 +188,7 @@ fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: Cust
     };
     let note = Parts::of_notes([Note::normal(Reason::ModelResolved, story(&model, files))]);
     let found = Found { model: Some(model.clone()), images: Some(vec![image]), ..Found::default() };
-    note.and(Parts::of_found(found)).with(Ok(Resolved { model, builder_image_digest, custom, pinned_image }))
+    note.and(Parts::of_found(found)).with(Ok(Resolved { engine, model, builder_image_digest, custom, pinned_image }))
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

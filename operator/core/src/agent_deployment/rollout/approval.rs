@@ -31,7 +31,7 @@ const MAX_LINE: usize = 256;
 /// Characters of a value in a line.
 const MAX_VALUE: usize = 80;
 /// Members of a plan that make the choice; the others follow from the spec.
-const CHOICE: [&str; 3] = ["engine", "configuration", "maxInFlight"];
+const CHOICE: [&str; 4] = ["engine", "upstream", "configuration", "maxInFlight"];
 
 /// A plan, and the choice that led to it.
 pub(in crate::agent_deployment) struct Chosen {
@@ -118,7 +118,10 @@ fn needs_approval<'a>(world: &'a World, target: &Target) -> Option<Stable<'a>> {
         return None;
     }
     let Some(revision) = world.revision(stable) else { return Some(Stable::Unrecorded(stable)) };
-    let choice = |plan: &RevisionPlan| (plan.engine.clone(), plan.configuration.clone(), plan.max_in_flight);
+    let choice = |plan: &RevisionPlan| {
+        let artifact = plan.served.artifact().map(|of| (of.engine.clone(), of.configuration.clone()));
+        (artifact, plan.served.upstream().cloned(), plan.max_in_flight)
+    };
     (choice(&revision.plan) != choice(&target.plan)).then_some(Stable::Recorded(revision))
 }
 

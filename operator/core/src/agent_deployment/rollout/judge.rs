@@ -22,7 +22,7 @@ use super::{
     baseline,
     nodes::LeftOut,
     prediction::{self, TokenCosts},
-    revision::RevisionPlan,
+    revision::{RevisionPlan, Served},
     steps::PlannedStep,
 };
 use crate::agent_deployment::{
@@ -397,11 +397,15 @@ fn logarithm(value: f64) -> String {
 
 /// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
-    let agent = stable.agent != canary.agent;
+    let agent = stable.agent != canary.agent || canary.served.thinks_otherwise(&stable.served);
     // Who may call changes neither, nor do who hears of it, what is checked before and what is remembered.
     let (authentication, tracing) = (stable.authentication.clone(), stable.tracing.clone());
-    let (preflight, recording, agent_of_stable) = (stable.preflight.clone(), stable.recording, stable.agent.clone());
-    let rest = RevisionPlan { agent: agent_of_stable, authentication, tracing, preflight, recording, ..canary.clone() };
+    let (recording, agent_of_stable) = (stable.recording, stable.agent.clone());
+    let mut served = canary.served.clone();
+    if let (Served::Artifact(served), Served::Artifact(stable)) = (&mut served, &stable.served) {
+        served.preflight = stable.preflight.clone();
+    }
+    let rest = RevisionPlan { agent: agent_of_stable, authentication, tracing, served, recording, ..canary.clone() };
     match (agent, rest != *stable) {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,

@@ -9,7 +9,10 @@ use slipway_crds::v1alpha1::{
 use slipway_selection::select::milliseconds;
 use slipway_vocabulary::evidence::Metric;
 
-use super::{World, revision::RevisionPlan};
+use super::{
+    World,
+    revision::{RevisionPlan, ServedArtifact},
+};
 use crate::agent_deployment::profiling;
 
 /// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
@@ -71,11 +74,7 @@ pub(in super::super) fn token_costs(world: &World, stable: &RevisionPlan, canary
 
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
 pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, canary: &RevisionPlan) -> Vec<String> {
-    let row = |plan: &RevisionPlan| {
-        // The latest that chose it, where it is known which that is.
-        let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get(&campaign.name));
-        latest.chain(world.profiles.values()).find_map(|profile| predicting(profile, plan))
-    };
+    let row = |plan: &RevisionPlan| latest(world).find_map(|(_, profile)| predicting(profile, plan));
     let (before, after) = (stable.and_then(row), row(canary));
     let both = |of: &dyn Fn(&Measurement) -> Option<String>| {
         let text = |row: Option<&Measurement>| row.and_then(of).unwrap_or_else(|| "not measured".to_owned());
@@ -93,6 +92,17 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
     lines
 }
 
+/// The campaign that chose a plan.
+pub(in super::super) fn campaign<'a>(world: &'a World, plan: &RevisionPlan) -> Option<&'a String> {
+    latest(world).find_map(|(name, profile)| predicting(profile, plan).map(|_| name))
+}
+
+/// Campaigns, the latest first where it is known which that is.
+fn latest(world: &World) -> impl Iterator<Item = (&String, &ProfileStatus)> {
+    let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get_key_value(&campaign.name));
+    latest.chain(&world.profiles)
+}
+
 /// The measurement by which a campaign, any that is kept, predicts what a plan will be: a confirm run, or not.
 fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Option<&'a Measurement> {
     world.profiles.values().find_map(|profile| {
@@ -104,11 +114,12 @@ fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Op
 
 /// The row by which a campaign predicts what a plan will be, if it chose that plan.
 fn predicting<'a>(profile: &'a ProfileStatus, plan: &RevisionPlan) -> Option<&'a Measurement> {
+    let ServedArtifact { engine, configuration, .. } = plan.served.artifact()?;
     let choice = profile.choice.as_ref().filter(|choice| {
         // A configuration that is named by its number is known to its own campaign only.
-        choice.engine == plan.engine.name
+        choice.engine == engine.name
             && choice.level == plan.max_in_flight
-            && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
+            && choice.configuration == profiling::name(configuration, usize::MAX)
     })?;
     profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
 }

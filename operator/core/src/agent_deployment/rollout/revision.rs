@@ -10,7 +10,7 @@ use slipway_crds::{
         AgentDeploymentSpec,
         agent_deployment::{
             Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Preflight, Profiling,
-            ProfilingBudget, RecordingLevel, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
+            ProfilingBudget, RecordingLevel, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing, Upstream,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -52,28 +52,20 @@ pub struct RevisionPlan {
     /// How the pods are made.
     #[serde(default, skip_serializing_if = "Layout::is_first")]
     pub layout: Layout,
-    /// The engine.
-    pub engine: PlannedEngine,
-    /// What is set in the model's configuration.
-    #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
-    pub configuration: ServingConfiguration,
+    /// What serves the model.
+    #[serde(flatten)]
+    pub served: Served,
     /// Agent runs in flight on one replica, at most.
     pub max_in_flight: i32,
-    /// Image with tritonserver.
-    pub triton_image: String,
-    /// Image of the worker, which checks the engine before Triton starts.
-    pub worker_image: String,
     /// Image of the agent runtime.
     pub agent_runtime_image: String,
     /// The agent.
     pub agent: Agent,
     /// Where the pods run.
     pub hardware: Hardware,
-    /// Resources of Triton's container.
-    pub triton_resources: ContainerResources,
     /// Resources of the agent runtime's container.
     pub agent_resources: ContainerResources,
-    /// Resources of the worker's container; absent in plans from before it had any.
+    /// Resources of containers that copy programs and engines; absent in plans from before they had any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_resources: Option<ContainerResources>,
     /// Who may call. Rates are left out: running pods reload edited ones.
@@ -82,12 +74,92 @@ pub struct RevisionPlan {
     /// Where the traces of runs are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
-    /// What checks the pods' GPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preflight: Option<PlannedPreflight>,
     /// What its pods remember of runs.
     #[serde(default, skip_serializing_if = "RecordingLevel::is_default")]
     pub recording: RecordingLevel,
+}
+
+/// What serves the model of a plan. It is written as members of the plan, so that plans from before there was a second
+/// kind keep their hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Served {
+    /// An engine in the same pod, from its artifact in the store.
+    Artifact(ServedArtifact),
+    /// A server elsewhere.
+    Upstream(ServedUpstream),
+}
+
+/// An engine that pods serve, and all that only such pods have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedArtifact {
+    /// The engine.
+    pub engine: PlannedEngine,
+    /// What is set in the model's configuration.
+    #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
+    pub configuration: ServingConfiguration,
+    /// Image with tritonserver.
+    pub triton_image: String,
+    /// Image of the worker, which checks the engine before Triton starts.
+    pub worker_image: String,
+    /// Resources of Triton's container.
+    pub triton_resources: ContainerResources,
+    /// What checks the pods' GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PlannedPreflight>,
+}
+
+/// A server elsewhere that pods ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedUpstream {
+    /// As the spec has it.
+    pub upstream: Upstream,
+}
+
+impl Served {
+    /// The engine, if one is in the pods.
+    pub fn artifact(&self) -> Option<&ServedArtifact> {
+        match self {
+            Self::Artifact(artifact) => Some(artifact),
+            Self::Upstream(_) => None,
+        }
+    }
+
+    /// The upstream, if pods ask one.
+    pub fn upstream(&self) -> Option<&Upstream> {
+        match self {
+            Self::Artifact(_) => None,
+            Self::Upstream(served) => Some(&served.upstream),
+        }
+    }
+
+    /// What distinguishes it from others: the digest of an artifact. Of an upstream only its name is known; what is
+    /// behind the name may change unseen, and that is drift.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Artifact(artifact) => artifact.engine.manifest_digest.to_string(),
+            Self::Upstream(served) => served.upstream.display_name(),
+        }
+    }
+
+    /// Whether the model is another one, as far as names tell. That is another agent too: it calls other tools, and
+    /// more or fewer of them. Engines of two checkpoints are compared as engines.
+    pub fn thinks_otherwise(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Artifact(_), Self::Artifact(_)) => false,
+            (Self::Upstream(one), Self::Upstream(other)) => one.upstream.model != other.upstream.model,
+            (Self::Artifact(_), Self::Upstream(_)) | (Self::Upstream(_), Self::Artifact(_)) => true,
+        }
+    }
+
+    /// What serves, as people call it.
+    pub fn display_name(&self) -> String {
+        match self {
+            Self::Artifact(artifact) => artifact.engine.display_name.clone(),
+            Self::Upstream(served) => served.upstream.display_name(),
+        }
+    }
 }
 
 /// The checks of a plan's GPUs.
@@ -222,7 +294,8 @@ impl Revision {
 #[serde(rename_all = "camelCase")]
 struct PlanInput<'a> {
     model: &'a ModelSource,
-    engine: &'a EngineConfiguration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'a EngineConfiguration>,
     search: &'a SearchSpace,
     hardware: &'a Hardware,
     slo: &'a ServiceLevelObjectives,
@@ -277,7 +350,7 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         spec;
     content_hash(&PlanInput {
         model,
-        engine,
+        engine: engine.as_ref(),
         search,
         hardware,
         slo,

@@ -19,7 +19,7 @@ use crate::{
 /// Reports a revision that was not starting before.
 pub(super) fn started(world: &World, target: &Target, pods: i32) -> Parts {
     let known = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
-    let line = || format!("plan {}: {} of {}", target.hash, counted_pods(pods), target.plan.engine.display_name);
+    let line = || format!("plan {}: {} of {}", target.hash, counted_pods(pods), target.plan.served.display_name());
     let is_new = known != Some(&target.hash);
     Parts::of_notes(is_new.then(|| Note::normal(Reason::RevisionStarting, line()).of_plan(&target.hash)))
 }

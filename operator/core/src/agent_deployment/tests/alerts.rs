@@ -123,7 +123,7 @@ fn rules_need_no_record_of_what_serves() {
     let mut cluster = alerted(true);
     let before = planned(&cluster);
     cluster.world.revisions.clear();
-    cluster.world.spec.model.uri = "http://models.example/other".to_owned();
+    cluster.world.spec.model.uri = Some("http://models.example/other".to_owned());
     assert_eq!(planned(&cluster), before);
 }
 

@@ -73,14 +73,15 @@ fn a_new_choice_waits_and_says_what_it_would_change() {
     let stable = cluster.stable();
     let plan = cluster.world.revision(&stable).expect("the plan is kept").plan.clone();
     let proposal = proposed(&cluster);
+    let serving = &plan.served.artifact().expect("an engine serves").engine;
     let engine = cluster.world.status.engines[0].name.clone();
     let digest = |line: usize| proposal.changes[line].rsplit(' ').next().unwrap_or_default().to_owned();
     assert_eq!(
         proposal.changes,
         [
             "engine.displayName: int8 -> fp32".to_owned(),
-            format!("engine.manifestDigest: {} -> {}", plan.engine.manifest_digest, digest(1)),
-            format!("engine.name: {} -> {engine}", plan.engine.name),
+            format!("engine.manifestDigest: {} -> {}", serving.manifest_digest, digest(1)),
+            format!("engine.name: {} -> {engine}", serving.name),
             "predicted reply (RequestLatency p95, at most 600ms): 400ms -> 550ms".to_owned(),
             "predicted throughput of a replica, a second: 0.00 -> 0.00".to_owned(),
         ]

@@ -127,7 +127,7 @@ fn what_was_asked_for_and_chosen_is_served() {
     end(&mut cluster, &name, (ProfilePhase::Chosen, engine));
     let cluster = cluster.with_pods_ready();
     let plan = &cluster.world.revision(&cluster.stable()).expect("the plan is kept").plan;
-    assert_eq!(plan.engine.display_name, "int8");
+    assert_eq!(plan.served.artifact().expect("an engine").engine.display_name, "int8");
 }
 
 /// With a quality gate: FP32 is the reference, and INT8 drops by 1 %, of at most 2 %.
@@ -169,7 +169,19 @@ fn a_quality_gate_that_is_edited_after_the_choice_begins_another_campaign() {
     let first = cluster.world.status.engines[0].name.clone();
     end(&mut cluster, &another, (ProfilePhase::Chosen, first));
     let cluster = cluster.with_pods_ready();
-    assert_eq!(cluster.world.revision(&cluster.stable()).expect("it is kept").plan.engine.display_name, "fp32");
+    assert_eq!(
+        cluster
+            .world
+            .revision(&cluster.stable())
+            .expect("it is kept")
+            .plan
+            .served
+            .artifact()
+            .expect("an engine")
+            .engine
+            .display_name,
+        "fp32"
+    );
 }
 
 #[test]

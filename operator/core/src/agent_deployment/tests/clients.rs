@@ -62,7 +62,8 @@ fn edited_rates_reach_the_pods_that_serve_and_restart_none() {
 fn clients_change_no_measurement() {
     let measured = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
     let profiles = measured.world.profiles.len();
-    let engine = |cluster: &Cluster| cluster.world.status.selected.clone().map(|selected| selected.engine);
+    let engine =
+        |cluster: &Cluster| cluster.world.status.selected.clone().and_then(|selected| selected.engine().cloned());
     let chosen = engine(&measured);
     let mut closed = measured.edited(|spec| spec.serving.authentication = authentication(LIMITED));
     closed.settle();

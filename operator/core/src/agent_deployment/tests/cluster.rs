@@ -24,6 +24,7 @@ use crate::{
     agent_deployment::{
         commands::Annotated,
         decide::decide,
+        defaults,
         monitoring::{
             drift::MemoryView, judged_runs::BudgetsView, load::ObservedLoad, observed_objectives::ObservedObjectives,
         },
@@ -418,7 +419,8 @@ impl Cluster {
                 JobPhase::Failed { class, failure: "the disk is full".to_owned(), finished_at: Some(self.world.now) }
             }
         };
-        let images = resolve::builder(&self.world).map(|builder| builder.builder_image);
+        let engine = defaults::engine(&self.world, self.world.spec.engine.as_ref().expect("a Job is about an engine"));
+        let images = resolve::builder(&engine).map(|builder| builder.builder_image);
         let image_digests =
             images.into_iter().map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
         let job = self.world.jobs.get_mut(name).unwrap_or_else(|| panic!("no Job {name}"));
@@ -427,7 +429,7 @@ impl Cluster {
 
     /// What resolve finds of a model whose engines are planned by it.
     fn shape(&self) -> Option<ModelShape> {
-        let is_planned = self.world.spec.engine.backend != Backend::Custom;
+        let is_planned = self.world.spec.engine.as_ref().is_some_and(|engine| engine.backend != Backend::Custom);
         let quantization = self.quantization.map(str::to_owned);
         let quantization_method = self.quantization_method.map(str::to_owned);
         let llama = tensorrt_llm::llama_8b();
@@ -436,11 +438,12 @@ impl Cluster {
     }
 
     fn outcome(&self, job: &str) -> Outcome {
+        let uri = self.world.spec.model.uri.clone().expect("engines come from a checkpoint");
         if job.starts_with("resolve-") {
             Outcome::Resolve(ResolveResult {
-                uri: self.world.spec.model.uri.clone(),
+                uri: uri.clone(),
                 commit: None,
-                source_digest: digest(&self.world.spec.model.uri),
+                source_digest: digest(&uri),
                 tokenizer_digest: None,
                 files: 4,
                 bytes: 18_250_000,
@@ -448,7 +451,7 @@ impl Cluster {
             })
         } else if job.starts_with("fetch-") {
             Outcome::Fetch(FetchResult {
-                source_digest: digest(&self.world.spec.model.uri),
+                source_digest: digest(&uri),
                 files: 4,
                 bytes: 18_250_000,
                 transferred_bytes: 18_250_000,

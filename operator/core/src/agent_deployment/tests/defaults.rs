@@ -19,7 +19,7 @@ const H100: &str = "NVIDIA-H100-80GB-HBM3";
 
 fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
     world().edited(|spec| {
-        spec.engine = engine_of(engine);
+        spec.engine = Some(engine_of(engine));
         spec.search.precision = precisions.to_vec();
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), product.to_owned());
         spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "1".to_owned());
@@ -179,10 +179,10 @@ fn a_reverted_spec_finds_its_revision_with_the_version_that_it_took() {
     cluster.world.status.defaults = took("0.24.0");
     let cluster = served(cluster, Precision::BF16);
     let first = cluster.stable();
-    let cluster = cluster.edited(|spec| spec.engine = engine_of("{backend: SGLang}"));
+    let cluster = cluster.edited(|spec| spec.engine = Some(engine_of("{backend: SGLang}")));
     let cluster = cluster.resolved().with_engine_built(Precision::BF16).with_pods_ready();
     assert!(cluster.stable() != first);
     let jobs = cluster.world.jobs.len();
-    let cluster = cluster.edited(|spec| spec.engine = engine_of("{backend: VLLM}")).with_pods_ready();
+    let cluster = cluster.edited(|spec| spec.engine = Some(engine_of("{backend: VLLM}"))).with_pods_ready();
     assert_eq!((cluster.stable(), cluster.world.jobs.len()), (first, jobs));
 }

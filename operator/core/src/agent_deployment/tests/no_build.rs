@@ -42,7 +42,7 @@ sglang: {version: 0.5.9, image: example.com/sglang:0.5.9, maxSeqLen: 8192, prefi
 
 fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
     world().edited(|spec| {
-        spec.engine = serde_norway::from_str(engine).expect("a valid block");
+        spec.engine = Some(serde_norway::from_str(engine).expect("a valid block"));
         spec.search.precision = precisions.to_vec();
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), product.to_owned());
         spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "1".to_owned());
@@ -216,7 +216,8 @@ fn the_build_job_writes_the_repository_without_a_gpu() {
     assert_eq!(data.keys().collect::<Vec<_>>(), ["task.json"]);
     let Ok(Task::Build(task)) = Task::parse(data["task.json"].as_bytes()) else { panic!("a build task") };
     let checkpoint = task.no_build.map(|order| order.checkpoint);
-    assert_eq!((task.model.as_str(), checkpoint), ("agent", Some(digest(&cluster.world.spec.model.uri))));
+    let uri = cluster.world.spec.model.uri.as_deref().unwrap();
+    assert_eq!((task.model.as_str(), checkpoint), ("agent", Some(digest(uri))));
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 )]
 #[case::a_version_in_no_image(
     |c: Cluster| c.edited(|spec| {
-        let vllm = spec.engine.vllm.as_mut().unwrap();
+        let vllm = spec.engine.as_mut().unwrap().vllm.as_mut().unwrap();
         (vllm.version, vllm.image) = (Some("0.5.5".to_owned()), None);
     }),
     "spec.engine.vllm.version: 0.5.5 is older than 0.6.3, the first version that says why and after how many tokens an answer ends; \
@@ -300,7 +301,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 )]
 #[case::a_server_that_reads_no_file(
     |c: Cluster| c.edited(|spec| {
-        let vllm = spec.engine.vllm.as_mut().unwrap();
+        let vllm = spec.engine.as_mut().unwrap().vllm.as_mut().unwrap();
         (vllm.version, vllm.server) = (Some("0.8.5".to_owned()), VllmServer::OpenAI);
     }),
     "spec.engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use \
@@ -308,7 +309,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 )]
 #[case::an_argument_against_a_field(
     |c: Cluster| c.edited(|spec| {
-        spec.engine.vllm.as_mut().unwrap().options.extra_args = vec!["max_num_seqs=1".to_owned()];
+        spec.engine.as_mut().unwrap().vllm.as_mut().unwrap().options.extra_args = vec!["max_num_seqs=1".to_owned()];
     }),
     "spec.engine.vllm.extraArgs[0]: max_num_seqs=1 contradicts max_num_seqs=64: change the field or the element that sets it, and \
      remove this one"
@@ -316,7 +317,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 #[case::several_reasons(
     |c: Cluster| c.edited(|spec| {
         spec.search.tensor_parallel = vec![3];
-        spec.engine.vllm.as_mut().unwrap().max_seq_len = Some(200_000);
+        spec.engine.as_mut().unwrap().vllm.as_mut().unwrap().max_seq_len = Some(200_000);
     }),
     "spec.search.tensorParallel[0]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: \
      1, 2, 4, 8 (and 1 further problems)"

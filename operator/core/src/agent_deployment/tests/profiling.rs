@@ -110,9 +110,9 @@ fn nothing_is_brought_up_while_the_campaign_runs() {
 fn what_the_campaign_chose_is_served_as_it_was_measured() {
     let cluster = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
     let plan = &cluster.world.revision(&cluster.stable()).expect("the plan is kept").plan;
-    let settings = &plan.configuration;
+    let settings = &plan.served.artifact().expect("an engine serves").configuration;
     assert_eq!(
-        (plan.engine.display_name.as_str(), settings.instances, settings.parameters["max_batch"].as_str()),
+        (plan.served.display_name().as_str(), settings.instances, settings.parameters["max_batch"].as_str()),
         ("int8", Some(2), "4")
     );
     assert_eq!((plan.max_in_flight, message(&cluster, "SLOAttainable").as_str()), (8, "18.5 requests/s"));

@@ -78,7 +78,7 @@ impl Cluster {
             Event::Reconcile => cluster.checked_step(),
             Event::Prompt(text) => return cluster.edited(|spec| spec.agent.system_prompt = format!("Answer {text}.")),
             Event::Model(model) => {
-                return cluster.edited(|spec| spec.model.uri = format!("http://models.example/{model}"));
+                return cluster.edited(|spec| spec.model.uri = Some(format!("http://models.example/{model}")));
             }
             Event::Precisions(precisions) => return cluster.edited(|spec| spec.search.precision = precisions),
             Event::Replicas(replicas) => return cluster.edited(|spec| spec.serving.replicas = replicas),

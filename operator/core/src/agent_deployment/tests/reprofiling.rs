@@ -157,7 +157,7 @@ fn a_clearly_better_choice_is_rolled_out_as_after_an_edit() {
     assert_ne!(cluster.canary(), old);
     let cluster = cluster.with_pods_ready();
     let plan = &cluster.world.revision(&cluster.stable()).expect("the plan is kept").plan;
-    assert_eq!(plan.engine.display_name, "fp32");
+    assert_eq!(plan.served.display_name(), "fp32");
     assert_eq!(
         (cluster.world.status.stage, cluster.world.status.profile.clone()),
         (Some(Stage::Serving), cluster.run().profile)

@@ -153,7 +153,7 @@ fn an_edit_during_a_rollout_supersedes_it_and_leaves_stable_alone() {
 #[test]
 fn while_another_model_is_resolved_no_canary_is_named() {
     let (changed, stable) = changed();
-    let mut again = changed.edited(|spec| spec.model.uri = "http://models.example/other".to_owned());
+    let mut again = changed.edited(|spec| spec.model.uri = Some("http://models.example/other".to_owned()));
     again.settle();
     assert_eq!(
         again.world.status.rollout,
@@ -200,7 +200,7 @@ fn records_beyond_the_history_limit_are_forgotten_the_oldest_first() {
 fn a_lost_record_stops_nobody_from_serving() {
     let cluster = world().serving();
     let stable = cluster.stable();
-    let mut lost = cluster.edited(|spec| spec.model.uri = "http://models.example/other".to_owned());
+    let mut lost = cluster.edited(|spec| spec.model.uri = Some("http://models.example/other".to_owned()));
     lost.world.revisions.clear();
     lost.settle();
     assert_eq!((lost.routed_to.clone(), lost.stable()), (Some(stable.clone()), stable.clone()));

@@ -126,7 +126,7 @@ fn a_known_cause_of_an_unbound_store_is_named_where_the_store_is_mounted() {
 /// A resolve Job mounts the model's own claim and not the store.
 #[test]
 fn a_claim_of_the_models_that_is_not_bound_is_not_taken_for_the_store() {
-    let mut cluster = world().edited(|spec| spec.model.uri = "pvc://models/react".to_owned());
+    let mut cluster = world().edited(|spec| spec.model.uri = Some("pvc://models/react".to_owned()));
     cluster.settle();
     cluster.world.store_bound = Some(false);
     let resolve = cluster.running_jobs().remove(0);
@@ -235,7 +235,7 @@ fn a_job_without_a_pod_is_looked_at_although_nothing_reports_its_end() {
 
 #[test]
 fn a_spec_without_its_backends_block_is_refused_by_name() {
-    let cluster = world().edited(|spec| spec.engine.custom = None);
+    let cluster = world().edited(|spec| spec.engine.as_mut().unwrap().custom = None);
     let message = "spec.engine.custom: is required when engine.backend is Custom";
     assert_eq!(conditions(&cluster)[2], condition("Stalled", "True", message));
     assert_eq!(cluster.plan().status.stage, Some(Stage::Refused));
@@ -254,7 +254,7 @@ fn of_two_engines_the_first_that_builds_is_served() {
     let message = format!("0 of 2 engines are ready; {int8} (int8): Job {}-1 runs", int8.replace("engine-", "build-"));
     assert_eq!(conditions(&cluster)[1], condition("Reconciling", "True", &message));
     let cluster = cluster.with_engine_built(Precision::INT8).with_pods_ready();
-    assert_eq!(cluster.world.status.selected.map(|selected| selected.engine), Some(int8));
+    assert_eq!(cluster.world.status.selected.and_then(|selected| selected.engine().cloned()), Some(int8));
 }
 
 #[test]

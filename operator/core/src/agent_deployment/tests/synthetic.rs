@@ -63,7 +63,7 @@ fn a_rate_of_arrivals_is_that_of_all_pods() {
 fn of_vllm(max_seq_len: i32, synthetic: &str) -> Cluster {
     let cluster = world().edited(|spec| {
         let engine = format!("{{backend: VLLM, vllm: {{version: 0.27.1, maxSeqLen: {max_seq_len}}}}}");
-        spec.engine = serde_norway::from_str::<EngineConfiguration>(&engine).expect("a valid block");
+        spec.engine = Some(serde_norway::from_str::<EngineConfiguration>(&engine).expect("a valid block"));
         spec.search.precision = vec![Precision::BF16];
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-80GB-HBM3".to_owned());
         spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "1".to_owned());

@@ -57,7 +57,7 @@ pub(super) fn llama_8b() -> ModelShape {
 
 fn on(product: &str, precisions: &[Precision]) -> Cluster {
     let mut cluster = world().edited(|spec| {
-        spec.engine = serde_norway::from_str(ENGINE).expect("a valid block");
+        spec.engine = Some(serde_norway::from_str(ENGINE).expect("a valid block"));
         spec.search.precision = precisions.to_vec();
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), product.to_owned());
         spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "1".to_owned());
@@ -110,13 +110,13 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
      figures are not known: name nodes without MIG (NVIDIA-H100), or use backend Custom"
 )]
 #[case::a_version_without_an_engine_flow(
-    |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = Some("1.3.0".to_owned())),
+    |c: Cluster| c.edited(|spec| spec.engine.as_mut().unwrap().tensorrt_llm.as_mut().unwrap().version = Some("1.3.0".to_owned())),
     "spec.engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, \
      or backend TensorRTLLMPyTorch or VLLM, which serve without a build"
 )]
 #[case::an_argument_against_a_field(
     |c: Cluster| c.edited(|spec| {
-        spec.engine.tensorrt_llm.as_mut().unwrap().options.extra_args.build = vec!["--max_seq_len=1".to_owned()];
+        spec.engine.as_mut().unwrap().tensorrt_llm.as_mut().unwrap().options.extra_args.build = vec!["--max_seq_len=1".to_owned()];
     }),
     "spec.engine.tensorRTLLM.extraArgs.build[0]: --max_seq_len=1 contradicts --max_seq_len=4096, which a typed field sets: \
      change that field and remove it here"
@@ -158,8 +158,9 @@ fn what_cannot_be_built_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clus
 #[test]
 fn a_checkpoint_in_awq_is_an_engine_in_awq_that_nothing_calibrates() {
     let awq = |version: &'static str, precision| {
-        let mut cluster = on("NVIDIA-H100-80GB-HBM3", &[precision])
-            .edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = Some(version.to_owned()));
+        let mut cluster = on("NVIDIA-H100-80GB-HBM3", &[precision]).edited(|spec| {
+            spec.engine.as_mut().unwrap().tensorrt_llm.as_mut().unwrap().version = Some(version.to_owned())
+        });
         (cluster.quantization, cluster.quantization_method) = (Some("INT4AWQ"), Some("awq"));
         cluster.resolved()
     };
@@ -252,7 +253,7 @@ fn the_build_job_runs_the_tools_in_their_order_and_serves_with_one_process_a_gpu
     let cluster = cluster.with_engine_built(Precision::FP8);
     let command = serving_container(&cluster, "triton").command.unwrap_or_default();
     assert_eq!(command.iter().filter(|word| *word == "tritonserver").count(), 2, "{command:?}");
-    assert_eq!(cluster.world.status.selected.map(|selected| selected.engine), Some(name));
+    assert_eq!(cluster.world.status.selected.and_then(|selected| selected.engine().cloned()), Some(name));
 }
 
 /// What is asked of an engine behind models of text, by whom and of which models, when it is scored, measured and
@@ -266,7 +267,7 @@ fn an_engine_behind_models_of_text_is_asked_by_its_entry(
     #[case] told: &str,
 ) {
     let cluster = on("NVIDIA-H100-80GB-HBM3", &[Precision::FP8]).edited(|spec| {
-        spec.engine.tensorrt_llm.as_mut().unwrap().options.entry = entry;
+        spec.engine.as_mut().unwrap().tensorrt_llm.as_mut().unwrap().options.entry = entry;
         spec.slo = serde_norway::from_str(SLO).expect("objectives");
     });
     let mut cluster = cluster.resolved().fetched().with_engine_built(Precision::FP8);

@@ -36,7 +36,8 @@ fn traces_come_with_a_revision_that_is_judged() {
 fn traces_change_no_measurement() {
     let measured = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
     let profiles = measured.world.profiles.len();
-    let engine = |cluster: &Cluster| cluster.world.status.selected.clone().map(|selected| selected.engine);
+    let engine =
+        |cluster: &Cluster| cluster.world.status.selected.clone().and_then(|selected| selected.engine().cloned());
     let chosen = engine(&measured);
     let mut traced = measured.edited(|spec| spec.serving.tracing = tracing("http://collector:4318"));
     traced.settle();

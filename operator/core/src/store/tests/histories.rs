@@ -23,7 +23,7 @@ use slipway_worker_contract::{FailureClass, Outcome, SweepResult, SweepTask};
 
 use super::{DAY, Life, agent, artifact, checkpoint, digest, engine, fetch_job};
 use crate::{
-    agent_deployment::rollout::revision::Revision,
+    agent_deployment::rollout::revision::{PlannedEngine, Revision},
     jobs::view::{JobPhase, JobView},
     store::{
         decide::decide,
@@ -185,7 +185,7 @@ impl History {
             }
             Event::NoRevision => drop(self.life.namespace.users.revisions.pop()),
             Event::Pod(at) => {
-                let plan = self.life.namespace.users.revisions.get(*at).map(|revision| &revision.plan.engine);
+                let plan = self.life.namespace.users.revisions.get(*at).and_then(planned_engine);
                 let pod = plan.map(|engine| pod(&engine.name, engine.manifest_digest.as_str()));
                 self.life.namespace.pods.extend(pod);
             }
@@ -274,7 +274,7 @@ impl History {
     /// What must be on the volume, told from the objects themselves.
     fn needed(&self) -> Vec<String> {
         let Namespace { users, engines, jobs, pods, .. } = &self.life.namespace;
-        let revisions = users.revisions.iter().map(|revision| &revision.plan.engine);
+        let revisions = users.revisions.iter().filter_map(planned_engine);
         let of_revisions = revisions.map(|engine| format!("engines/{}/{}", engine.name, engine.manifest_digest));
         let templates = jobs.iter().filter_map(|job| job.spec.as_ref()?.template.spec.as_ref());
         let specs = pods.iter().filter_map(|pod| pod.spec.as_ref()).chain(templates);
@@ -424,4 +424,9 @@ proptest! {
         }
         prop_assert_eq!(history.life.begun, Vec::<SweepTask>::new());
     }
+}
+
+/// The engine of a revision.
+fn planned_engine(revision: &Revision) -> Option<&PlannedEngine> {
+    revision.plan.served.artifact().map(|artifact| &artifact.engine)
 }

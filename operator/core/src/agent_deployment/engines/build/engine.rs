@@ -13,7 +13,8 @@ use crate::{agent_deployment::world::World, jobs::template::common_labels};
 
 /// An Engine. Nobody owns it: every AgentDeployment of the namespace with the same build shares it.
 pub fn engine(world: &World, name: &str, build: EngineBuild, builder_image: &str) -> Engine {
-    let calibration = world.spec.engine.tensorrt_llm.as_ref().and_then(|engine| engine.calibration.as_ref());
+    let tools = world.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
+    let calibration = tools.and_then(|tools| tools.calibration.as_ref());
     let is_calibrated = build.tensorrt_llm.as_ref().is_some_and(|build| build.calibration.is_some());
     Engine {
         metadata: ObjectMeta {

@@ -79,7 +79,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
     };
     let from = given_up.as_ref().and_then(|(_, from)| *from);
     let resumed_at = known.as_ref().and_then(|known| known.resumed_at.as_ref()).map(|at| at.0);
-    let engine = world.revision(stable).map(|revision| revision.plan.engine.manifest_digest.to_string());
+    let engine = world.revision(stable).map(|revision| revision.plan.served.identity());
     let look = Look {
         revision: stable,
         engine: engine.as_deref(),

@@ -27,7 +27,9 @@ pub const MIN_UNITS: u64 = 1_000;
 /// The probability of a false alarm, for the workload and for behaviour each, over the whole life of a plan.
 pub const ALPHA: f64 = 0.01;
 /// Containers whose images make pods comparable.
-pub const CONTAINERS: [&str; 2] = ["agent-runtime", "triton"];
+pub const CONTAINERS: [&str; 2] = ["agent-runtime", ENGINE_CONTAINER];
+/// The one of an engine.
+const ENGINE_CONTAINER: &str = "triton";
 
 /// A pod that serves, and what it counted.
 #[derive(Debug, Clone, PartialEq, Eq)]

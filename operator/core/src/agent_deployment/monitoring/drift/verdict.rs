@@ -12,7 +12,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{DriftStatus, DriftVerdict},
 };
 
-use super::{ALPHA, Advanced, CONTAINERS, LivePod, MIN_UNITS, Memory, Restart, risk::risk};
+use super::{ALPHA, Advanced, CONTAINERS, ENGINE_CONTAINER, LivePod, MIN_UNITS, Memory, Restart, risk::risk};
 use crate::{agent_deployment::world::World, conditions::Draft};
 
 /// Characters of a short text, as the schema has it.
@@ -52,7 +52,7 @@ pub fn follow(
         restarted: restarted.map(|because| cut(&because.to_string())).or_else(|| kept?.restarted.clone()),
         restarted_by: restarted.map(|because| cut(&because.code())).or_else(|| kept?.restarted_by.clone()),
         left_out: left_out.as_ref().map(|difference| cut(&format!("in other pods {difference}"))),
-        unknown: unknown(&world.live, &memory.baseline.identity),
+        unknown: unknown(containers(world), (&world.live, &memory.baseline.identity)),
         risk: test.as_ref().and_then(|test| risk(world, test, found.verdict, same)),
         proposal: None,
         paused: false,
@@ -126,6 +126,10 @@ fn remedy(world: &World, drift: &DriftStatus) -> String {
         (None, Some(_)) => {
             "Update spec.profiling.workloads: an edit of the spec is measured, and the next schedule measures changed \
              data"
+                .to_owned()
+        }
+        (None, None) if world.spec.upstream().is_some() => {
+            "Another model or prompt may serve this work better: change spec.model.upstream.model or spec.agent"
                 .to_owned()
         }
         (None, None) => {
@@ -202,13 +206,20 @@ fn verdict(test: &LiveTest, memory: &Memory, before: Option<DriftVerdict>) -> Dr
     }
 }
 
+/// Containers of what serves whose images are compared. Pods that ask a server elsewhere have no engine.
+fn containers(world: &World) -> impl Iterator<Item = &'static str> {
+    let serving = world.stable().and_then(|hash| world.revision(hash));
+    let is_elsewhere = serving.is_some_and(|known| known.plan.served.upstream().is_some());
+    CONTAINERS.into_iter().filter(move |container| !is_elsewhere || *container != ENGINE_CONTAINER)
+}
+
 /// What is not known of the pods, by the names of identities. Where no pod was asked, the baseline says what is known.
-fn unknown(pods: &[LivePod], baseline: &Identity) -> Vec<String> {
+fn unknown(containers: impl Iterator<Item = &'static str>, (pods, baseline): (&[LivePod], &Identity)) -> Vec<String> {
     let is_missing = |container: &str| match pods {
         [] => !baseline.contains_key(&format!("image.{container}")),
         pods => pods.iter().any(|pod| !pod.images.contains_key(container)),
     };
-    let missing = CONTAINERS.into_iter().filter(|container| is_missing(container));
+    let missing = containers.filter(|container| is_missing(container));
     let images = missing.map(|container| format!("image.{container}"));
     NEVER_REPORTED.iter().map(|name| (*name).to_owned()).chain(images).collect()
 }

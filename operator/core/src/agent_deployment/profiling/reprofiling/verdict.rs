@@ -7,7 +7,7 @@ use slipway_crds::v1alpha1::{
 use slipway_selection::{close, confirm, select};
 
 use super::World;
-use crate::agent_deployment::rollout::revision::RevisionPlan;
+use crate::agent_deployment::rollout::revision::{RevisionPlan, ServedArtifact};
 
 /// What follows from a repetition, in words.
 pub(super) enum Verdict {
@@ -54,18 +54,15 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
 /// The first measurement of what serves, by its position, if it is of the very artifact and meets the objectives: also
 /// in a confirm run, if it had one.
 fn point_of(plan: &RevisionPlan, inputs: &ProfileInputs, status: &ProfileStatus) -> Option<usize> {
-    let digest = plan.engine.manifest_digest.to_string();
-    let inputs_have = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);
-    let was_asked_for = status
-        .asked
-        .iter()
-        .any(|asked| asked.engine == plan.engine.name && asked.manifest_digest.as_ref() == Some(&digest));
+    let ServedArtifact { engine, configuration, .. } = plan.served.artifact()?;
+    let digest = engine.manifest_digest.to_string();
+    let inputs_have = inputs.engines.iter().any(|e| e.name == engine.name && e.manifest_digest == digest);
+    let was_asked_for =
+        status.asked.iter().any(|asked| asked.engine == engine.name && asked.manifest_digest.as_ref() == Some(&digest));
     let is_artifact = inputs_have || was_asked_for;
-    let named =
-        inputs.configurations.iter().find(|named| named.settings == plan.configuration).filter(|_| is_artifact)?;
-    let is_it = |m: &Measurement| {
-        (&m.engine, &m.configuration, m.level) == (&plan.engine.name, &named.name, plan.max_in_flight)
-    };
+    let named = inputs.configurations.iter().find(|named| named.settings == *configuration).filter(|_| is_artifact)?;
+    let is_it =
+        |m: &Measurement| (&m.engine, &m.configuration, m.level) == (&engine.name, &named.name, plan.max_in_flight);
     let has_failed =
         |m: &Measurement| is_it(m) && m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs);
     if status.measurements.iter().any(has_failed) {

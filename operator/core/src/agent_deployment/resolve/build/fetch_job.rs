@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
-use slipway_crds::labels::{AGENT_DEPLOYMENT, Component, FETCH_CONTENT, FETCH_PLACE};
+use slipway_crds::{
+    labels::{AGENT_DEPLOYMENT, Component, FETCH_CONTENT, FETCH_PLACE},
+    v1alpha1::agent_deployment::Checkpoint,
+};
 use slipway_worker_contract::{Digest, FetchTask, Task, paths};
 
 use super::resolve_job;
@@ -22,7 +25,7 @@ use crate::{
 pub fn fetch_job(
     world: &World,
     name: &str,
-    (pinned_uri, place): (&str, &str),
+    (checkpoint, pinned_uri, place): (Checkpoint<'_>, &str, &str),
     source_digest: Digest,
 ) -> (ConfigMap, Job) {
     let annotations = BTreeMap::from([
@@ -31,7 +34,7 @@ pub fn fetch_job(
     ]);
     let task = Task::Fetch(FetchTask { uri: pinned_uri.to_owned(), source_digest });
     let mut container = worker_container(&world.settings, "fetch", &["fetch"]);
-    let (source_volumes, source_mounts) = resolve_job::source(world);
+    let (source_volumes, source_mounts) = resolve_job::source(checkpoint);
     let own_mounts = vec![read_only(mount(TASK_VOLUME, TASK_FOLDER)), mount(STORE_VOLUME, paths::STORE_DIR)];
     container.volume_mounts = Some([own_mounts, source_mounts].concat());
     let config_map = task_config_map(world, name, Component::Fetch, (&task, BTreeMap::new()));

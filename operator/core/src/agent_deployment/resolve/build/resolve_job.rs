@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
-    v1alpha1::agent_deployment::{Build, CustomEngine},
+    v1alpha1::agent_deployment::{Build, Checkpoint, CustomEngine},
 };
 use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
 
@@ -28,14 +28,18 @@ const SECRET_VOLUME: &str = "secret";
 
 /// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports
 /// the digest of the image. A reference that holds its digest needs no such container.
-pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
-    let shape = match world.spec.engine.backend.build() {
+pub fn resolve_job(
+    world: &World,
+    name: &str,
+    (checkpoint, custom): (Checkpoint<'_>, &CustomEngine),
+) -> (ConfigMap, Job) {
+    let shape = match checkpoint.engine.backend.build() {
         Build::Custom => ShapeNeed::Optional,
         Build::Tools | Build::Nothing => ShapeNeed::Required,
     };
-    let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape });
+    let task = Task::Resolve(ResolveTask { uri: checkpoint.uri.to_owned(), shape });
     let mut container = worker_container(&world.settings, "resolve", &["resolve"]);
-    let (source_volumes, source_mounts) = source(world);
+    let (source_volumes, source_mounts) = source(checkpoint);
     container.volume_mounts = Some([vec![read_only(mount(TASK_VOLUME, TASK_FOLDER))], source_mounts].concat());
     let config_map = task_config_map(world, name, Component::Resolve, (&task, BTreeMap::new()));
     let mut volumes = [vec![task::volume(&config_map)], source_volumes].concat();
@@ -62,15 +66,15 @@ pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigM
 }
 
 /// Volumes and mounts by which a Job reaches the model's source: the claim behind `pvc://` and the secret.
-pub(super) fn source(world: &World) -> (Vec<Volume>, Vec<VolumeMount>) {
+pub(super) fn source(checkpoint: Checkpoint<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let mut volumes = Vec::new();
     let mut mounts = Vec::new();
-    if let Some(rest) = world.spec.model.uri.strip_prefix("pvc://") {
+    if let Some(rest) = checkpoint.uri.strip_prefix("pvc://") {
         let claim = rest.split('/').next().unwrap_or_default();
         volumes.push(claim_volume(SOURCE_VOLUME, claim, true));
         mounts.push(read_only(mount(SOURCE_VOLUME, paths::SOURCE_DIR)));
     }
-    if let Some(secret) = &world.spec.model.secret_ref {
+    if let Some(secret) = checkpoint.secret_ref {
         volumes.push(Volume {
             name: SECRET_VOLUME.to_owned(),
             secret: Some(SecretVolumeSource { secret_name: Some(secret.name.clone()), ..Default::default() }),

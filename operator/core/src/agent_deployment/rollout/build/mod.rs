@@ -11,3 +11,4 @@ pub mod serving;
 mod stdio;
 mod traces;
 pub mod traffic;
+mod upstream;

@@ -31,14 +31,15 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const DNS_PORT: i32 = 53;
 
 /// The policy of a revision, where there is to be one. Anybody may call the agent. The operator and the scrapers that
-/// the platform team names read its counts. It may reach the ports of its tools, of the issuer of
+/// the platform team names read its counts. It may reach the ports of its upstream, of its tools, of the issuer of
 /// clients' tokens and of the receiver of its traces, because policies know no host names.
 pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
     let settings = &world.settings.network_policies;
     if !settings.agents {
         return None;
     }
-    let metrics = (plan.engine.served_by.server() == Server::Triton).then(|| i32::from(triton::METRICS_PORT));
+    let server = plan.served.artifact().map(|artifact| artifact.engine.served_by.server());
+    let metrics = (server == Some(Server::Triton)).then(|| i32::from(triton::METRICS_PORT));
     let counts = std::iter::once(ADMIN_PORT).chain(metrics).map(tcp).collect();
     let observers = settings.operator_namespace.iter().chain(&settings.metrics_namespaces).cloned().collect();
     let ingress = vec![
@@ -58,13 +59,14 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
     })
 }
 
-/// Ports of the servers of tools, of the issuer of clients' tokens, and of the receiver of traces.
+/// Ports of the upstream, of the servers of tools, of the issuer of clients' tokens, and of the receiver of traces.
 fn called_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
     let of_http = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
     let of_tools = of_http.chain(plan.agent.tools.iter().filter_map(|tool| tool.mcp.as_ref()?.url.as_ref()));
     let issuer = plan.authentication.as_ref().and_then(|clients| clients.jwt.as_ref()?.keys.url.as_ref());
     let receiver = plan.tracing.as_ref().map(|tracing| &tracing.endpoint);
-    let urls = of_tools.chain(issuer).chain(receiver);
+    let upstream = plan.served.upstream().map(|upstream| &upstream.url);
+    let urls = of_tools.chain(issuer).chain(receiver).chain(upstream);
     urls.filter_map(|url| Url::parse(url).ok()?.port_or_known_default()).map(i32::from).collect()
 }
 

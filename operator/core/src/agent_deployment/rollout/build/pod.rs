@@ -1,5 +1,6 @@
 //! The pod that serves an agent: engine and GPUs are checked, Triton is the native sidecar, the agent runtime is the
-//! main container, so that Triton outlives it at shutdown. Pure.
+//! main container, so that Triton outlives it at shutdown. Where another server has the model, the pod is the agent
+//! runtime alone. Pure.
 
 use k8s_openapi::{
     api::core::v1::{
@@ -13,9 +14,12 @@ use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResour
 use slipway_runtime_config::ChatTemplate;
 use slipway_worker_contract::paths;
 
-use super::{authentication, preflight, stdio, traces};
+use super::{authentication, preflight, stdio, traces, upstream};
 use crate::{
-    agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
+    agent_deployment::rollout::{
+        layout::Layout,
+        revision::{RevisionPlan, Served, ServedArtifact},
+    },
     artifact_store,
     jobs::{
         template::{
@@ -56,18 +60,13 @@ const ENGINE_VOLUME: &str = "engine";
 
 /// The pod of a revision whose objects have this name.
 pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -> PodSpec {
-    let mut materialize = materialize(plan);
-    let mut triton = triton(plan);
+    let mut init_containers = init_containers(plan);
     let mut agent_runtime = agent_runtime(plan);
-    let mut preflight = preflight::container(plan, read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
-    let mut servers = stdio::containers(plan);
-    let own = [&mut materialize, &mut triton, &mut agent_runtime];
-    for container in own.into_iter().chain(&mut preflight).chain(&mut servers) {
+    for container in init_containers.iter_mut().chain([&mut agent_runtime]) {
         complete_container(settings, container);
     }
-    let init_containers = std::iter::once(materialize).chain(preflight).chain(servers).chain([triton]).collect();
     PodSpec {
-        init_containers: Some(init_containers),
+        init_containers: Some(init_containers).filter(|containers| !containers.is_empty()),
         containers: vec![agent_runtime],
         volumes: Some(volumes(revision_name, plan)),
         node_selector: Some(plan.hardware.node_selector.clone()).filter(|selector| !selector.is_empty()),
@@ -79,28 +78,46 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
     }
 }
 
+/// What starts before the agent runtime, in this order.
+fn init_containers(plan: &RevisionPlan) -> Vec<Container> {
+    let servers = stdio::containers(plan);
+    match &plan.served {
+        Served::Artifact(artifact) => {
+            let preflight = preflight::container(plan, read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+            let materialize = materialize(plan, artifact);
+            std::iter::once(materialize).chain(preflight).chain(servers).chain([triton(plan, artifact)]).collect()
+        }
+        Served::Upstream(_) => servers,
+    }
+}
+
 /// How long a pod may take to end: its longest run, and the way out.
 pub fn grace_seconds(plan: &RevisionPlan) -> i64 {
     let longest_run_seconds = i64::try_from(plan.agent.run_timeout.seconds_rounded_up()).unwrap_or(i64::MAX);
-    longest_run_seconds.saturating_add(PRE_STOP_SECONDS + TRITON_EXIT_SECONDS + GRACE_MARGIN_SECONDS)
+    let server_seconds = match &plan.served {
+        Served::Artifact(_) => TRITON_EXIT_SECONDS,
+        Served::Upstream(_) => 0,
+    };
+    longest_run_seconds.saturating_add(PRE_STOP_SECONDS + server_seconds + GRACE_MARGIN_SECONDS)
 }
 
 /// Copies the engine out of the store and checks every byte; Triton starts only after it.
-fn materialize(plan: &RevisionPlan) -> Container {
+fn materialize(plan: &RevisionPlan, artifact: &ServedArtifact) -> Container {
+    let ServedArtifact { engine, configuration, worker_image, .. } = artifact;
     let mut arguments = vec![
         "materialize".to_owned(),
-        format!("--identity={}", plan.engine.name),
-        format!("--manifest-digest={}", plan.engine.manifest_digest),
+        format!("--identity={}", engine.name),
+        format!("--manifest-digest={}", engine.manifest_digest),
     ];
-    if !plan.configuration.is_default() {
-        let served_by = plan.engine.served_by;
+    if !configuration.is_default() {
+        let served_by = engine.served_by;
         arguments.extend(served_by.ranks().map(|_| format!("--model={}", served_by.configured())));
-        let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
+        let settings = serde_json::to_string(&serve_config(configuration)).expect("settings hold only texts");
         arguments.push(format!("--serve-config={settings}"));
     }
     Container {
         name: "materialize".to_owned(),
-        image: Some(plan.worker_image.clone()),
+        image: Some(worker_image.clone()),
         args: Some(arguments),
         resources: plan.worker_resources.as_ref().map(ContainerResources::to_requirements),
         volume_mounts: Some(vec![
@@ -112,8 +129,8 @@ fn materialize(plan: &RevisionPlan) -> Container {
 }
 
 /// Triton, or an engine's own server in its place and on its port. Both have the one name by which pods are compared.
-fn triton(plan: &RevisionPlan) -> Container {
-    let served_by = plan.engine.served_by;
+fn triton(plan: &RevisionPlan, artifact: &ServedArtifact) -> Container {
+    let served_by = artifact.engine.served_by;
     let own_server = served_by.no_build().and_then(|backend| no_build::of(backend).own_server());
     let (command, startup_probe) = match own_server {
         Some(server) => ((server.command)(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
@@ -122,12 +139,12 @@ fn triton(plan: &RevisionPlan) -> Container {
     let mounts = [read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)), mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY)];
     Container {
         name: "triton".to_owned(),
-        image: Some(plan.triton_image.clone()),
+        image: Some(artifact.triton_image.clone()),
         command: Some(preflight::watched(plan, command)),
         env: environment(served_by),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(startup_probe),
-        resources: Some(plan.triton_resources.to_requirements()),
+        resources: Some(artifact.triton_resources.to_requirements()),
         volume_mounts: Some(mounts.into_iter().chain(preflight::watch_mount(plan)).collect()),
         ..Default::default()
     }
@@ -189,7 +206,9 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
     let authority_mounts = authority_maps(plan)
         .map(|(index, tool, _)| read_only(mount(&authorities_volume(index), &format!("{AUTHORITIES_FOLDER}/{tool}"))));
-    let reads_checkpoint = plan.engine.served_by.takes_tokens() || chat_template(plan).is_some();
+    let artifact = plan.served.artifact();
+    let takes_tokens = artifact.is_some_and(|artifact| artifact.engine.served_by.takes_tokens());
+    let reads_checkpoint = takes_tokens || chat_template(plan).is_some();
     let tokenizer_mount = reads_checkpoint.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
         .chain(tokenizer_mount)
@@ -197,6 +216,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .chain(authority_mounts)
         .chain(authentication::mounts(plan))
         .chain(traces::mounts(plan))
+        .chain(upstream::mounts(plan))
         .chain(stdio::mounts(plan))
         .collect();
     Container {
@@ -211,7 +231,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
             }),
             ..Default::default()
         }]),
-        startup_probe: Some(Probe { failure_threshold: Some(LOAD_SECONDS), ..probe("/readyz", ADMIN_PORT) }),
+        startup_probe: Some(startup_probe(&plan.served)),
         readiness_probe: Some(Probe {
             period_seconds: Some(2),
             failure_threshold: Some(2),
@@ -235,10 +255,20 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
     }
 }
 
-/// The checkpoint whose chat template writes the prompts of a plan's pods.
+/// Whether the pod has started. One that waits for a server elsewhere has nothing to load: to start it again helps
+/// nobody, and the reason would be lost.
+fn startup_probe(served: &Served) -> Probe {
+    let path = match served {
+        Served::Artifact(_) => "/readyz",
+        Served::Upstream(_) => "/livez",
+    };
+    Probe { failure_threshold: Some(LOAD_SECONDS), ..probe(path, ADMIN_PORT) }
+}
+
+/// The checkpoint whose chat template writes the prompts of a plan's pods. An upstream has its own.
 pub(super) fn chat_template(plan: &RevisionPlan) -> Option<ChatTemplate> {
     let is_default = plan.layout.prompts_by_chat_template();
-    runtime_config::chat_template(&plan.agent, plan.engine.served_by, is_default)
+    runtime_config::chat_template(&plan.agent, plan.served.artifact()?.engine.served_by, is_default)
 }
 
 fn probe(path: &str, port: i32) -> Probe {
@@ -279,16 +309,23 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         config_map: Some(ConfigMapVolumeSource { name: config_map.to_owned(), ..Default::default() }),
         ..Default::default()
     });
-    let own = [
-        config,
-        claim_volume(STORE_VOLUME, artifact_store::CLAIM, true),
-        empty_dir(ENGINE_VOLUME),
-        shared_memory(plan.layout),
-    ];
     let of_clients = authentication::volumes(plan);
-    let of_others = of_clients.into_iter().chain(traces::volumes(plan)).chain(stdio::volumes(plan));
-    let beside = of_others.chain(preflight::watch_volume(plan));
-    own.into_iter().chain(headers).chain(authorities).chain(beside).collect()
+    let of_others = of_clients.into_iter().chain(traces::volumes(plan)).chain(upstream::volumes(plan));
+    let beside = of_others.chain(stdio::volumes(plan)).chain(preflight::watch_volume(plan));
+    let own = std::iter::once(config).chain(engine_volumes(plan));
+    own.chain(headers).chain(authorities).chain(beside).collect()
+}
+
+/// What only an engine in the pod needs.
+fn engine_volumes(plan: &RevisionPlan) -> Vec<Volume> {
+    match &plan.served {
+        Served::Artifact(_) => vec![
+            claim_volume(STORE_VOLUME, artifact_store::CLAIM, true),
+            empty_dir(ENGINE_VOLUME),
+            shared_memory(plan.layout),
+        ],
+        Served::Upstream(_) => Vec::new(),
+    }
 }
 
 fn shared_memory(layout: Layout) -> Volume {

@@ -25,9 +25,10 @@ const CONTAINERS: usize = 4;
 
 /// The container of a plan that asks for the checks. It sees the engine in `engine`.
 pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Container> {
-    let PlannedPreflight { image, asked } = plan.preflight.as_ref()?;
+    let artifact = plan.served.artifact()?;
+    let PlannedPreflight { image, asked } = artifact.preflight.as_ref()?;
     let task = PreflightTask {
-        gpus: gpus(&plan.triton_resources).unwrap_or(1),
+        gpus: gpus(&artifact.triton_resources).unwrap_or(1),
         product: plan.hardware.node_selector.get(GPU_PRODUCT).cloned(),
         min_driver: asked.min_driver.clone(),
         min_free_per_million: asked.min_free_memory.parts_per_million(),
@@ -40,7 +41,7 @@ pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Cont
         name: CONTAINER.to_owned(),
         image: Some(image.clone()),
         args: Some(vec![serde_json::to_string(&task).expect("a task holds only texts and numbers")]),
-        resources: Some(plan.triton_resources.to_requirements()),
+        resources: Some(artifact.triton_resources.to_requirements()),
         volume_mounts: Some(std::iter::once(engine).chain(copied).collect()),
         ..Default::default()
     })
@@ -48,7 +49,8 @@ pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Cont
 
 /// Whether the GPUs of a plan's pods are looked at while they serve.
 fn is_watched(plan: &RevisionPlan) -> bool {
-    plan.preflight.as_ref().is_some_and(|planned| planned.asked.watch)
+    let planned = plan.served.artifact().and_then(|artifact| artifact.preflight.as_ref());
+    planned.is_some_and(|planned| planned.asked.watch)
 }
 
 /// The server's command, with a program beside it that counts what the GPUs do: no other container sees them without

@@ -18,11 +18,11 @@ use super::{authentication, network_policy, pod, pool, preflight, traces};
 use crate::{
     agent_deployment::{
         metadata::{owned, revision_name, selector, serving_labels},
-        rollout::revision::RevisionPlan,
+        rollout::revision::{RevisionPlan, Served},
         world::World,
     },
     plan::Child,
-    runtime_config::{self, ServedAgent},
+    runtime_config::{self, Asked, ServedAgent},
 };
 
 /// Port of the Services.
@@ -65,7 +65,11 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
 }
 
 fn served_agent(plan: &RevisionPlan) -> ServedAgent<'_> {
-    ServedAgent { agent: &plan.agent, served_by: plan.engine.served_by, max_in_flight: plan.max_in_flight }
+    let asked = match &plan.served {
+        Served::Artifact(artifact) => Asked::Beside(artifact.engine.served_by),
+        Served::Upstream(served) => Asked::Upstream(&served.upstream),
+    };
+    ServedAgent { agent: &plan.agent, asked, max_in_flight: plan.max_in_flight }
 }
 
 fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Deployment {

@@ -64,7 +64,8 @@ impl Canary<'_> {
 
     /// The scheduler names a resource that is short, and not how much a pod asks for.
     fn with_gpus(&self, scheduler: String) -> String {
-        match gpus(&self.target.plan.triton_resources).filter(|_| scheduler.contains(GPU_RESOURCE)) {
+        let asked = self.target.plan.served.artifact().and_then(|artifact| gpus(&artifact.triton_resources));
+        match asked.filter(|_| scheduler.contains(GPU_RESOURCE)) {
             Some(asked) => format!("{scheduler}, and each pod asks for {asked}"),
             None => scheduler,
         }
