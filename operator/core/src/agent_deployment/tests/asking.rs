@@ -217,7 +217,7 @@ fn a_revision_that_is_restored_leaves_the_campaign_that_asks_and_the_edit_takes_
     ask(&mut cluster, "int8");
     cluster = cluster.edited(|spec| *spec = before);
     cluster.settle();
-    assert_eq!((cluster.world.status.profile.clone(), cluster.stable()), (None, stable));
+    assert_eq!((cluster.world.status.profile.clone(), cluster.stable()), (Some(first), stable));
     cluster = cluster.edited(|spec| *spec = after);
     cluster.settle();
     assert_eq!(cluster.world.status.profile, Some(second));

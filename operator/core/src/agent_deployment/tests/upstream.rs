@@ -218,7 +218,7 @@ fn what_pods_wait_for_is_asked_again_also_after_the_deadline() {
     let view = cluster.world.serving.get_mut(&starting).expect("its pods");
     (view.failure, view.is_past_deadline) = (Some("the upstream refuses its credentials".to_owned()), true);
     cluster.settle();
-    assert_eq!(cluster.world.status.stage, Some(Stage::Stalled), "{}", condition(&cluster, "Stalled"));
+    assert_eq!(cluster.world.status.stage, Some(Stage::Failed), "{}", condition(&cluster, "Stalled"));
     assert!(cluster.plan().requeue.as_secs() <= 30, "{:?}", cluster.plan().requeue);
 }
 
