@@ -1,4 +1,4 @@
-//! What the program beside an engine tells of a pod's GPUs, as one H200 did while it multiplied matrices for six of
+//! What the program beside an engine reports of a pod's GPUs, as one H200 did while it multiplied matrices for six of
 //! every ten seconds (`data/gpus-h200.json`, recorded with `slipway-preflight watch`). The windows are said to be those
 //! of now.
 
