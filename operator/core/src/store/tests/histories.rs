@@ -359,7 +359,7 @@ fn revision(engine: usize, artifact: usize) -> Revision {
 /// Of some campaigns the artifact is that of an engine that they asked for.
 fn profile(engine: usize, artifact: usize) -> Profile {
     let (in_inputs, in_status) =
-        if artifact % 2 == 0 { (digest(artifact), None) } else { (String::new(), Some(digest(artifact))) };
+        if artifact.is_multiple_of(2) { (digest(artifact), None) } else { (String::new(), Some(digest(artifact))) };
     let name = format!("engine-{engine}");
     serde_json::from_value(json!({
         "apiVersion": "slipway.dev/v1alpha1", "kind": "Profile", "metadata": {"name": "support-1"},
