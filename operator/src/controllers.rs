@@ -1,47 +1,44 @@
 //! The controllers: what wakes them, and how long they wait after a failure.
 
-use std::{error::Error, fmt::Debug, future::Future, sync::Arc, time::Duration};
-
-use futures::StreamExt;
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        apps::v1::Deployment,
-        batch::v1::Job,
-        core::v1::{PersistentVolumeClaim, Pod, Service},
-    },
+use std::{
+    convert::Infallible, error::Error, fmt::Debug, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration,
 };
+
+use futures::{StreamExt, channel::mpsc::Receiver};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::PersistentVolumeClaim};
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource,
     core::DeserializeGuard,
     runtime::{
-        Controller, WatchStreamExt,
+        applier,
         controller::{self, Action, Config},
-        reflector::{self, ObjectRef, Store},
-        watcher,
+        reflector::{ObjectRef, Store},
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use slipway_crds::{
-    labels::{self, Component},
-    store::NAME,
-    v1alpha1::{AgentDeployment, Engine, Profile},
-};
-use slipway_operator_core::{agent_deployment::wakes, engine::lost};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
     agent_deployment, engine,
-    kube_io::neighbours::Neighbours,
-    kube_io::record::RecordError,
+    kube_io::{cache::Caches, record::RecordError},
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},
     store,
+    watches::{self, Queues, Watches},
 };
 
-/// Objects of one kind that are reconciled at once.
-const CONCURRENCY: u16 = 8;
+/// AgentDeployments that are looked at at once: all, so that canaries overtake others. They wait in [`crate::turns`].
+const AGENTS_AT_ONCE: u16 = 0;
+/// Engines that are looked at at once.
+const ENGINES_AT_ONCE: u16 = 8;
+/// Campaigns that are looked at at once; each waits for its pods.
+const PROFILES_AT_ONCE: u16 = 64;
+/// How long the first lists of all kinds are waited for.
+const FIRST_LISTS: Duration = Duration::from_secs(30);
+/// Time between two looks at whether they have come.
+const READY_LOOK: Duration = Duration::from_millis(20);
 /// Stores that are looked at at once: nobody waits for them.
 const STORES_AT_ONCE: u16 = 2;
 /// Several Engines of a namespace often change together.
@@ -118,176 +115,119 @@ fn is_conflict(error: &ReconcileError) -> bool {
     matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict())
 }
 
-/// Only objects of ours: the operator sees no foreign pod.
-fn ours() -> watcher::Config {
-    watcher::Config::default().labels(&format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY))
+/// A reconciliation in a task of its own, which ends with it.
+struct Spawned(JoinHandle<Result<Action, ReconcileError>>);
+
+impl Future for Spawned {
+    type Output = Result<Action, ReconcileError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        let ended = |error: JoinError| Err(ReconcileError::Panicked { message: error.to_string() });
+        Pin::new(&mut self.0).poll(context).map(|joined| joined.unwrap_or_else(ended))
+    }
 }
 
-/// The AgentDeployment that an object is labelled with.
-fn labelled_agent_deployment<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<AgentDeployment>>> {
-    let name = object.labels().get(labels::AGENT_DEPLOYMENT)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
-fn labelled_engine<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
-    let name = object.labels().get(labels::ENGINE)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+/// What a controller looks at, and how often at once.
+struct Controlled<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<DeserializeGuard<K>>,
+    queue: Receiver<ObjectRef<DeserializeGuard<K>>>,
+    config: Config,
 }
 
-/// The Engine whose artifact a pod misses in the store; it is to see the pod.
-fn missed_engine(pod: &Pod, neighbours: &Neighbours) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
-    let (missed, namespace) = (lost::missed(pod)?, pod.namespace()?);
-    neighbours.forget(&namespace);
-    Some(ObjectRef::new(&missed.engine).within(&namespace))
+/// Runs a controller until `shutdown`, then to the end of what it has begun.
+async fn control<K, F>(
+    controlled: Controlled<K>,
+    reconcile: impl Fn(Arc<DeserializeGuard<K>>, Arc<Context>) -> F,
+    context: Arc<Context>,
+    shutdown: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+    F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
+{
+    let Controlled { store, queue, config } = controlled;
+    let queue = queue.map(Ok::<_, Infallible>).take_until(Box::pin(shutdown.cancelled_owned()));
+    let spawned = |object, context| Spawned(tokio::spawn(reconcile(object, context)));
+    applier(spawned, back_off, context, store, queue, config).for_each(|result| async move { log(result) }).await;
 }
 
-fn labelled_profile<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Profile>>> {
-    let name = object.labels().get(labels::PROFILE)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+/// Runs all controllers until `shutdown`. Gives the name of one that has ended on its own.
+pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static str {
+    let (watches, queues) = watches::begin(&context);
+    let Watches { agents, engines, profiles, claims, jobs, caches, .. } = &watches;
+    context.metrics.show(agents.store());
+    context.metrics.show_engines(engines.store());
+    context.metrics.show_profiles(profiles.store());
+    context.metrics.show_stores(claims.store());
+    context.metrics.show_jobs(jobs.store());
+    tokio::select! {
+        () = shutdown.cancelled() => return "",
+        () = first_lists(caches) => {}
+    }
+    context.glance_at(caches.clone());
+    let Queues { agents: of_agents, engines: of_engines, profiles: of_profiles, stores: of_stores } = queues;
+    let many = |concurrency| Config::default().concurrency(concurrency);
+    let mut running = JoinSet::new();
+    let (with, until) = (context.clone(), shutdown.clone());
+    let agents = Controlled { store: agents.store(), queue: of_agents, config: many(AGENTS_AT_ONCE) };
+    running.spawn(async move {
+        let reconcile = |object, context| guarded(object, context, agent_deployment::reconcile::reconcile);
+        control(agents, reconcile, with, until).await;
+        "agent-deployments"
+    });
+    let (with, until) = (context.clone(), shutdown.clone());
+    let engines = Controlled { store: engines.store(), queue: of_engines, config: many(ENGINES_AT_ONCE) };
+    running.spawn(async move {
+        control(engines, |object, context| guarded(object, context, engine::reconcile::reconcile), with, until).await;
+        "engines"
+    });
+    let (with, until) = (context.clone(), shutdown.clone());
+    let profiles = Controlled { store: profiles.store(), queue: of_profiles, config: many(PROFILES_AT_ONCE) };
+    running.spawn(async move {
+        control(profiles, |object, context| guarded(object, context, profile::reconcile::reconcile), with, until).await;
+        "profiles"
+    });
+    let until = shutdown.clone();
+    let config = many(STORES_AT_ONCE).debounce(STORE_SETTLES);
+    let stores = Controlled { store: claims.store(), queue: of_stores, config };
+    running.spawn(async move {
+        control(stores, guarded_store, context, until).await;
+        "stores"
+    });
+    let first = running.join_next().await;
+    if shutdown.is_cancelled() {
+        while running.join_next().await.is_some() {}
+    }
+    // A task that has panicked has been reported by the runtime.
+    first.and_then(Result::ok).unwrap_or("controllers")
 }
 
-/// The AgentDeployments of a namespace that an object concerns: of what they share, nothing carries the names of all.
-fn concerned(
-    store: &Store<DeserializeGuard<AgentDeployment>>,
-    namespace: Option<String>,
-    is_concerned: impl Fn(&AgentDeployment) -> bool,
-) -> Vec<ObjectRef<DeserializeGuard<AgentDeployment>>> {
-    let known = store.state().into_iter().filter(|object| object.namespace() == namespace);
-    let woken = known.filter(|object| object.0.as_ref().is_ok_and(&is_concerned));
-    woken.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
-}
-
-/// Runs the controller of AgentDeployments until `shutdown`.
-pub async fn run_agent_deployments(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let all = || watcher::Config::default();
-    let controller = Controller::new(Api::<DeserializeGuard<AgentDeployment>>::all(client.clone()), all());
-    let store = controller.store();
-    context.metrics.show(store.clone());
-    let store_again = store.clone();
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), move |job: Job| {
-            concerned(&store, job.namespace(), |object| {
-                wakes::is_concerned_by_job(&object.name_any(), object.status.as_ref(), &job)
-            })
-        })
-        .watches(
-            Api::<DeserializeGuard<Engine>>::all(client.clone()),
-            all(),
-            move |engine: DeserializeGuard<Engine>| {
-                concerned(&store_again, engine.namespace(), |object| {
-                    wakes::is_concerned_by_engine(object.status.as_ref(), &engine.name_any())
-                })
-            },
-        )
-        .watches(Api::<DeserializeGuard<Profile>>::all(client.clone()), ours(), |profile: DeserializeGuard<Profile>| {
-            labelled_agent_deployment(&profile)
-        })
-        .watches(Api::<Pod>::all(client.clone()), ours(), |pod: Pod| labelled_agent_deployment(&pod))
-        .watches(Api::<Deployment>::all(client.clone()), ours(), |object: Deployment| {
-            labelled_agent_deployment(&object)
-        })
-        .watches(Api::<Service>::all(client), ours(), |object: Service| labelled_agent_deployment(&object))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, agent_deployment::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
-}
-
-/// Runs the controller of Engines until `shutdown`.
-pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
-    let (client, woken) = (context.client.clone(), Arc::clone(&context));
-    let controller = Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default());
-    context.metrics.show_engines(controller.store());
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_engine(&job))
-        .watches(Api::<Pod>::all(client), ours(), move |pod: Pod| {
-            labelled_engine(&pod).or_else(|| missed_engine(&pod, &woken.neighbours))
-        })
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
-}
-
-/// The claim of the store in the namespace of an object.
-fn store_beside<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<PersistentVolumeClaim>>> {
-    Some(ObjectRef::new(NAME).within(&object.namespace()?))
-}
-
-/// Runs the controller of artifact stores until `shutdown`.
-pub async fn run_stores(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let of = |component: Component| {
-        let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
-        watcher::Config::default().labels(&format!("{ours},{}={}", labels::APP_COMPONENT, component.as_str()))
+/// Waits until caches have what there is. Who cannot list a kind looks at everything by itself.
+async fn first_lists(caches: &Caches) {
+    let ready = async {
+        while !caches.are_ready() {
+            tokio::time::sleep(READY_LOOK).await;
+        }
     };
-    let claims = Api::<DeserializeGuard<PersistentVolumeClaim>>::all(client.clone());
-    let controller = Controller::new(claims, of(Component::Store));
-    context.metrics.show_stores(controller.store());
-    controller
-        .with_config(Config::default().concurrency(STORES_AT_ONCE).debounce(STORE_SETTLES))
-        .watches(Api::<Job>::all(client.clone()), of(Component::Sweep), |job: Job| store_beside(&job))
-        .watches(
-            Api::<DeserializeGuard<Engine>>::all(client),
-            watcher::Config::default(),
-            |engine: DeserializeGuard<Engine>| store_beside(&engine),
-        )
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(guarded_store, back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
+    if tokio::time::timeout(FIRST_LISTS, ready).await.is_err() {
+        warn!("not all kinds could be listed yet: until then every look reads the API server");
+    }
 }
 
-/// Runs the controller of Profiles until `shutdown`.
-pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let controller = Controller::new(Api::<DeserializeGuard<Profile>>::all(client.clone()), watcher::Config::default());
-    context.metrics.show_profiles(controller.store());
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_profile(&job))
-        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_profile(&pod))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, profile::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
-}
-
-/// Keeps the Jobs that the metrics count until `shutdown`, without their templates.
-pub async fn watch_jobs(context: Arc<Context>, shutdown: CancellationToken) {
-    let (jobs, writer) = reflector::store();
-    context.metrics.show_jobs(jobs);
-    watcher(Api::<Job>::all(context.client.clone()), ours())
-        .default_backoff()
-        .modify(|job| {
-            job.spec = None;
-            job.metadata.managed_fields = None;
-        })
-        .reflect(writer)
-        .take_until(shutdown.cancelled_owned())
-        .for_each(|event| async move {
-            if let Err(error) = event {
-                warn!(error = &error as &dyn Error, "the watch that counts Jobs failed; it is tried again");
-            }
-        })
-        .await;
-}
-
-/// A failed reconciliation is logged where its waiting time is decided. A failed watch is logged here: the controller
-/// sees no changes until the watch is back.
-fn log<K: Resource>(result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, watcher::Error>>) {
+/// A failed reconciliation is logged where its waiting time is decided.
+fn log<K: Resource>(result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, Infallible>>) {
     use controller::Error as Failure;
     match result {
         Ok((object, _)) => debug!(name = object.name, "reconciled"),
         Err(error @ (Failure::ReconcilerFailed(..) | Failure::ObjectNotFound(_))) => {
             debug!(%error, "a reconciliation ended with an error");
         }
-        Err(Failure::QueueError(error)) => {
-            warn!(error = &error as &dyn Error, "a watch failed; it is tried again");
-        }
+        Err(Failure::QueueError(never)) => match never {},
         Err(Failure::RunnerError(error)) => {
             error!(error = &error as &dyn Error, "the queue of a controller failed");
         }

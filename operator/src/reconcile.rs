@@ -1,6 +1,13 @@
 //! What all reconciliations share: what they work with, how a plan is carried out, and why one fails. Writes IO.
 
-use std::{any::Any, error::Error, fmt::Debug, future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    error::Error,
+    fmt::Debug,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+};
 
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -23,8 +30,11 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::{
+    evidence::Pods,
     kube_io::{
+        applied::Applied,
         apply::{self, ApplyError},
+        cache::Caches,
         events::EventRecorder,
         neighbours::Neighbours,
         read::{ReadError, Reader},
@@ -34,6 +44,7 @@ use crate::{
     metrics::{FailureCounts, Metrics},
     notifications::deliver::Notifier,
     promql::Prometheus,
+    turns::Turns,
 };
 
 /// What all reconciliations share.
@@ -42,8 +53,10 @@ pub struct Context {
     pub reader: Reader,
     /// The connection to the API server, by which is written.
     pub client: Client,
-    /// The connection to pods: what they counted and measured.
+    /// The connection to pods: what they measured.
     pub http: reqwest::Client,
+    /// What pods counted.
+    pub pods: Pods,
     /// What counted for weeks, where the configuration names one.
     pub prometheus: Option<Prometheus>,
     /// The operator's configuration.
@@ -58,10 +71,59 @@ pub struct Context {
     pub metrics: Metrics,
     /// What Engines know of their namespaces.
     pub neighbours: Neighbours,
+    /// The same, as far as caches show: no Engine is removed on the ground of it.
+    pub glanced_neighbours: Neighbours,
+    /// Which children were found to be what they should be.
+    pub applied: Applied,
+    /// Who reads and writes the API server now.
+    pub turns: Turns,
+    /// What watches have shown, once they have.
+    pub caches: OnceLock<Arc<Caches>>,
     /// Failures in a row, by object.
     pub failures: FailureCounts,
     /// The time of day.
     pub clock: fn() -> Timestamp,
+}
+
+impl Context {
+    /// Has looks begin with a glance at these caches.
+    pub fn glance_at(&self, caches: Arc<Caches>) {
+        self.caches.get_or_init(|| caches);
+    }
+
+    /// A reader of caches, while they show what there is.
+    pub fn glance(&self) -> Option<Reader> {
+        let caches = self.caches.get().filter(|caches| caches.are_ready())?;
+        Some(self.reader.glancing_at(caches.clone()))
+    }
+
+    /// Whether a plan that was made at a glance asks for nothing. Anything else is decided again on what the API server
+    /// says.
+    pub fn is_at_rest<K, S>(&self, object: &K, observed: Option<&S>, plan: &Plan<S>) -> bool
+    where
+        K: Resource<DynamicType = ()>,
+        S: PartialEq,
+    {
+        // No `..`: a new part of a plan must be at rest too.
+        let Plan { children: _, removals, status, notes, announcements, requeue: _ } = plan;
+        let is_silent = removals.is_empty() && notes.is_empty() && announcements.is_empty();
+        let is_at_rest = is_silent && observed == Some(status) && self.lacking(object, plan).next().is_none();
+        if is_at_rest {
+            self.failures.forget(&key(object));
+        }
+        is_at_rest
+    }
+
+    /// The children of a plan that are not what they should be, as far as caches show.
+    pub fn lacking<'a, K: Resource, S>(&self, object: &K, plan: &'a Plan<S>) -> impl Iterator<Item = &'a Child> {
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        plan.children.iter().filter(move |child| !self.holds(&namespace, child))
+    }
+
+    /// Whether a child is what it should be, as far as caches show.
+    fn holds(&self, namespace: &str, child: &Child) -> bool {
+        self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child))
+    }
 }
 
 /// Why a reconciliation came to no end.
@@ -140,16 +202,17 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
+    // Whatever caches show: a plan that was made on what the API server says is compared with it to the end.
     for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::apply(&context.client, &namespace, child).await {
+        if let Err(error) = apply::apply(&context.client, &context.applied, &namespace, child).await {
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::remove(&context.client, &namespace, removal).await {
+        if let Err(error) = apply::remove(&context.client, &context.applied, &namespace, removal).await {
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }

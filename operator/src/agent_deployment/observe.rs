@@ -29,8 +29,8 @@ use slipway_crds::{
 use slipway_operator_core::{
     agent_deployment::{
         commands::Annotated,
-        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
-        rollout::revision::Revision,
+        monitoring::{counted::Keep, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
+        rollout::{judged_after, revision::Revision},
         world::{
             CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
         },
@@ -44,8 +44,8 @@ use slipway_operator_core::{
 use tracing::warn;
 
 use self::kinds::KnownKinds;
-use super::evidence;
 use crate::{
+    evidence::{Asked, Pods, Question, Room},
     kube_io::{
         jobs::job_views,
         read::{ReadError, Reader},
@@ -59,7 +59,7 @@ pub struct Sources<'a> {
     /// The API server.
     pub reader: &'a Reader,
     /// The pods.
-    pub http: &'a reqwest::Client,
+    pub pods: &'a Pods,
     /// What counted for weeks, where there is one.
     pub prometheus: Option<&'a Prometheus>,
     /// The operator's configuration.
@@ -68,16 +68,22 @@ pub struct Sources<'a> {
     pub clock: fn() -> Timestamp,
 }
 
+/// An AgentDeployment, and everything that a decision on it needs.
+pub struct Observed {
+    /// As it was read.
+    pub object: AgentDeployment,
+    /// What is around it.
+    pub world: World,
+    /// Of what its pods counted, for as long as the world is kept.
+    pub room: Option<Room>,
+}
+
 /// Observes an AgentDeployment as it is now; absent when it is gone or going.
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn observe(
-    sources: Sources<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(AgentDeployment, World)>, ReadError> {
-    let Sources { reader, http, prometheus, settings, clock } = sources;
+pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
+    let Sources { reader, pods: asking, prometheus, settings, clock } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -95,16 +101,30 @@ pub async fn observe(
     let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
     let workloads = observe_workloads(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
+    let serving = deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect();
+    let seen = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
+    let lasting = engines.into_iter().filter(|engine| engine.metadata.deletion_timestamp.is_none());
+    let engines = lasting.map(|engine| (engine.name_any(), engine.status.unwrap_or_default())).collect();
+    // What the whole namespace has takes megabytes, and pods are waited for.
+    drop((jobs, pods));
     // Before pods are asked: what they had not finished then is read the next time.
     let now = clock();
-    let asked = evidence::read(http, &judged).await;
-    let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
-    let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
-    let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
     let compared = compared_rollout(&object);
     let is_due = compared.is_none() && (drift::is_due(&memory, now) || is_check_due(&object, now));
-    let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
+    let question = Question {
+        namespace,
+        windows_after: compared.map(|rollout| judged_after(rollout, now)).or(is_due.then_some(0)),
+        keep: Keep::of(&object.spec),
+        has_canary: compared.is_some(),
+    };
+    let Asked { counted, windows: asked, room } = asking.ask(question, &judged).await;
+    let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
+    let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
+    let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
+    let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
+    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due);
+    let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
     let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
@@ -124,7 +144,6 @@ pub async fn observe(
         }
         None => BTreeMap::new(),
     };
-    let jobs = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
         now,
@@ -160,17 +179,13 @@ pub async fn observe(
         route,
         pools,
         rules,
-        jobs,
-        engines: engines
-            .into_iter()
-            .filter(|engine| engine.metadata.deletion_timestamp.is_none())
-            .map(|engine| (engine.name_any(), engine.status.unwrap_or_default()))
-            .collect(),
+        jobs: seen,
+        engines,
         revisions: readable_revisions(&revisions),
-        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
+        serving,
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
-    Ok(Some((object, world)))
+    Ok(Some(Observed { object, world, room }))
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.
@@ -194,9 +209,8 @@ async fn observe_workloads(
         let lengths = lengths.map(|source| (source, WorkloadView::read_lengths as fn(&str) -> _));
         for (source, read) in prompts.chain(trace).chain(lengths) {
             let reference = &source.config_map;
-            let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-            let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-            let view = text.map_or(WorkloadView::Missing, |text| read(&text));
+            let view = reader.meaning((namespace, &reference.name, &reference.key), read).await?;
+            let view = view.unwrap_or(WorkloadView::Missing);
             views.insert((reference.name.clone(), reference.key.clone()), view);
         }
     }
@@ -217,6 +231,11 @@ fn is_check_due(object: &AgentDeployment, now: Timestamp) -> bool {
 /// The rollout whose canary has traffic.
 fn compared_rollout(object: &AgentDeployment) -> Option<&RolloutStatus> {
     rollout_of(object).filter(|rollout| rollout.weight.is_some_and(|weight| weight > 0))
+}
+
+/// Whether a canary has traffic.
+pub fn has_canary(object: &AgentDeployment) -> bool {
+    compared_rollout(object).is_some()
 }
 
 /// Pods of the revisions that take traffic.
@@ -241,9 +260,8 @@ async fn observe_dataset(
 ) -> Result<Option<DatasetView>, ReadError> {
     let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
     let reference = &quality.dataset.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), DatasetView::read).await?;
+    Ok(Some(view.unwrap_or(DatasetView::Missing)))
 }
 
 /// The texts of a calibration, which are a ConfigMap of the user's.
@@ -255,9 +273,8 @@ async fn observe_calibration(
     let engine = object.spec.engine.tensorrt_llm.as_ref();
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), CalibrationView::read).await?;
+    Ok(Some(view.unwrap_or(CalibrationView::Missing)))
 }
 
 /// A record that cannot be read is not a revision; it is left where it is.

@@ -21,7 +21,7 @@ use slipway_operator_core::{
 };
 use thiserror::Error;
 
-use super::difference;
+use super::{applied::Applied, difference};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -118,16 +118,17 @@ impl<K> Kind for K where
 ///
 /// # Errors
 /// When the API server refuses; nothing is repeated here.
-pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<(), ApplyError> {
+pub async fn apply(client: &Client, applied: &Applied, namespace: &str, child: &Child) -> Result<(), ApplyError> {
+    let ensured = (client, applied, namespace);
     match child {
-        Child::ConfigMap(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::Service(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::InferencePool(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::NetworkPolicy(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::ConfigMap(object) => ensure(ensured, object.as_ref()).await,
+        Child::Service(object) => ensure(ensured, object.as_ref()).await,
+        Child::Deployment(object) => ensure(ensured, object.as_ref()).await,
+        Child::ControllerRevision(object) => ensure(ensured, object.as_ref()).await,
+        Child::HttpRoute(object) => ensure(ensured, object.as_ref()).await,
+        Child::InferencePool(object) => ensure(ensured, object.as_ref()).await,
+        Child::NetworkPolicy(object) => ensure(ensured, object.as_ref()).await,
+        Child::PrometheusRule(object) => ensure(ensured, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
         Child::Engine(object) => create(client, namespace, object.as_ref()).await,
@@ -136,7 +137,10 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
 }
 
 /// Applies an object unless it already is what it should be.
-async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result<(), ApplyError> {
+async fn ensure<K: Kind>(
+    (client, applied, namespace): (&Client, &Applied, &str),
+    wanted: &K,
+) -> Result<(), ApplyError> {
     let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let observed = api.get_opt(&name).await.map_err(|source| ApplyError::Get {
@@ -148,23 +152,30 @@ async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
         return Err(ApplyError::Foreign { kind, name });
     }
     let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
-    let mut value = serde_json::to_value(wanted).map_err(serialize)?;
+    let value = serde_json::to_value(wanted).map_err(serialize)?;
     let hash =
         content_hash(&value).map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
-    if let Some(observed) = observed {
-        let observed = serde_json::to_value(&observed).map_err(serialize)?;
-        if difference::applied_hash(&observed) == Some(hash.short()) && difference::holds(&value, &observed) {
-            return Ok(());
+    let is_as_wanted = |object: &K| {
+        let seen = serde_json::to_value(object).map_err(serialize)?;
+        let is_it = difference::applied_hash(&seen) == Some(hash.short()) && difference::holds(&value, &seen);
+        if is_it {
+            applied.remember(namespace, object, hash.short());
         }
+        Ok(is_it)
+    };
+    if observed.as_ref().map(is_as_wanted).transpose()? == Some(true) {
+        return Ok(());
     }
-    value["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash.short().to_owned());
+    let mut marked = value.clone();
+    marked["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash.short().to_owned());
     let params = PatchParams::apply(labels::FIELD_MANAGER).force();
-    api.patch(&name, &params, &Patch::Apply(&value)).await.map_err(|source| ApplyError::Apply {
-        kind,
-        name,
+    let written = api.patch(&name, &params, &Patch::Apply(&marked)).await.map_err(|source| ApplyError::Apply {
+        kind: kind.clone(),
+        name: name.clone(),
         source: Box::new(source),
     })?;
-    Ok(())
+    // What an admission webhook has changed is no agreement, and is compared again.
+    is_as_wanted(&written).map(drop)
 }
 
 /// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label
@@ -198,7 +209,7 @@ async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
 ///
 /// # Errors
 /// When the API server refuses for another reason than that the object is gone or has changed.
-pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+pub async fn remove(client: &Client, applied: &Applied, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
     use gateway_api::httproutes::HttpRoute;
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
@@ -206,22 +217,27 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         core::v1::{ConfigMap, Service},
         networking::v1::NetworkPolicy,
     };
+    let from = (client, applied, namespace);
     match removal.kind {
-        RemovalKind::Engine => delete::<Engine>(client, namespace, removal).await,
-        RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
-        RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
-        RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
-        RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
-        RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
-        RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
-        RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
-        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(client, namespace, removal).await,
-        RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
-        RemovalKind::Job => delete::<Job>(client, namespace, removal).await,
+        RemovalKind::Engine => delete::<Engine>(from, removal).await,
+        RemovalKind::Deployment => delete::<Deployment>(from, removal).await,
+        RemovalKind::Service => delete::<Service>(from, removal).await,
+        RemovalKind::ConfigMap => delete::<ConfigMap>(from, removal).await,
+        RemovalKind::ControllerRevision => delete::<ControllerRevision>(from, removal).await,
+        RemovalKind::Profile => delete::<Profile>(from, removal).await,
+        RemovalKind::HttpRoute => delete::<HttpRoute>(from, removal).await,
+        RemovalKind::InferencePool => delete::<InferencePool>(from, removal).await,
+        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(from, removal).await,
+        RemovalKind::PrometheusRule => delete::<PrometheusRule>(from, removal).await,
+        RemovalKind::Job => delete::<Job>(from, removal).await,
     }
 }
 
-async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+async fn delete<K: Kind>(
+    (client, applied, namespace): (&Client, &Applied, &str),
+    removal: &Removal,
+) -> Result<(), ApplyError> {
+    applied.forget::<K>(namespace, &removal.name);
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let preconditions =
         Preconditions { uid: Some(removal.uid.clone()), resource_version: Some(removal.resource_version.clone()) };

@@ -42,7 +42,7 @@ async fn carry_out(
     let recorded = (status != world.record).then(|| Child::ConfigMap(Box::new(decide::record_object(world, &status))));
     let apply = async |child: &Child| {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        let applied = apply::apply(&context.client, &world.namespace, child).await;
+        let applied = apply::apply(&context.client, &context.applied, &world.namespace, child).await;
         if let Err(error) = &applied {
             // A quota or an admission policy: people look at the claim, not at our log.
             let note = Note::warning(Reason::ApplyFailed, chain(error));
@@ -63,7 +63,8 @@ async fn carry_out(
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        apply::remove(&context.client, &world.namespace, removal).await.map_err(ReconcileError::Apply)?;
+        let removed = apply::remove(&context.client, &context.applied, &world.namespace, removal).await;
+        removed.map_err(ReconcileError::Apply)?;
     }
     told?;
     context.failures.forget(&key(claim));

@@ -41,8 +41,10 @@ const LOOK: Duration = Duration::from_secs(30);
 /// When a part of the spec has no canonical JSON; its types leave no such case.
 pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
     let spec = revision::input_hash(&defaults::completed(world))?.as_str().to_owned();
-    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
-    let mut parts = Parts::of_children([Child::PersistentVolumeClaim(Box::new(claim))]);
+    // One that is there is left alone, whoever made it.
+    let claim = || artifact_store::claim(&world.namespace, &world.settings.store);
+    let missing = world.store_bound.is_none().then(|| Child::PersistentVolumeClaim(Box::new(claim())));
+    let mut parts = Parts::of_children(missing);
     let Asked { target, proposal } = parts.join(ask(world, &spec))?;
     let RolledOut { mut outcome, rollout } = parts.join(rollout::decide(world, target));
     let rollout = rollout.map(|rollout| RolloutStatus { proposed: proposal, ..rollout });

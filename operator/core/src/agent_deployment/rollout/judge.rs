@@ -62,6 +62,25 @@ pub(super) fn until_next_window(now: Timestamp) -> Duration {
     Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
 }
 
+/// The window after which pods are to report what the judge still reads. These are windows since it last wrote down
+/// what it had read, those that late clocks may have held up, and the latest ones, by which the split is judged.
+/// Windows before the present weight are never read.
+pub fn judged_after(rollout: &RolloutStatus, now: Timestamp) -> u64 {
+    let before = before_weight(rollout);
+    let written = rollout.judged_at.as_ref().filter(|_| rollout.judge_state.is_some());
+    let read = written.map_or(before, |at| id_of(at.0.min(now)));
+    read.saturating_sub(MENDED_WINDOWS + 2 * PATIENCE_WINDOWS).max(before)
+}
+
+/// The last window before that in which the present weight was taken.
+fn before_weight(rollout: &RolloutStatus) -> u64 {
+    rollout.weight_since.as_ref().map_or(0, |since| id_of(since.0)).saturating_sub(1)
+}
+
+fn id_of(time: Timestamp) -> u64 {
+    window_id(u64::try_from(time.as_second()).unwrap_or(0))
+}
+
 /// The judge's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judged {
@@ -83,6 +102,9 @@ impl Case<'_> {
         let kept = self.rollout.judge_state.as_deref().map(|state| Judge::resume(config.clone(), state)).transpose();
         let (mut judge, lost) = match kept {
             Ok(judge) => (judge.unwrap_or_else(|| Judge::new(config)), None),
+            Err(error) if judged_after(self.rollout, self.world.now) > before_weight(self.rollout) => {
+                return self.begun_with_the_next_look(&error);
+            }
             Err(error) => (Judge::new(config), Some(error)),
         };
         let latest = LazyCell::new(|| self.latest_windows());
@@ -154,6 +176,16 @@ impl Case<'_> {
         rollout.message = Some(words.chars().take(512).collect());
         rollout.judged_at = Some(Time(self.world.now));
         Judged { rollout, verdict: Verdict::Rollback, reason: words }
+    }
+
+    /// The memory cannot be read, and of what was read before it nothing was asked for: without a memory, the next look
+    /// asks for all windows at the present weight.
+    fn begun_with_the_next_look(&self, error: &StateError) -> Judged {
+        let mut rollout = self.rollout.clone();
+        rollout.judge_state = None;
+        rollout.message = started_anew(error).or(rollout.message);
+        let reason = rollout.message.clone().unwrap_or_default();
+        Judged { rollout, verdict: Verdict::Hold, reason }
     }
 
     /// What a token of the canary costs, as a multiple of stable's; as much, where profiling says nothing.

@@ -11,7 +11,7 @@ use slipway_vocabulary::{
 
 use super::cluster::{Cluster, lines, world};
 use crate::agent_deployment::{
-    rollout::guardrails::GuardrailView,
+    rollout::{guardrails::GuardrailView, judged_after},
     world::{Crash, PodEvidence},
 };
 
@@ -150,6 +150,7 @@ impl Trial {
     pub(super) fn look(&mut self) {
         let rollout = self.cluster.world.status.rollout.clone().unwrap_or_default();
         let is_compared = rollout.weight.is_some_and(|weight| weight > 0);
+        let after = judged_after(&rollout, self.cluster.world.now);
         let baseline = rollout.compared_baseline().map(|baseline| baseline.revision.clone());
         let arms = [rollout.stable, rollout.canary, baseline].into_iter().flatten().filter(|_| is_compared);
         let of = |revision: String| {
@@ -161,7 +162,10 @@ impl Trial {
                     revision: revision.clone(),
                     pod: name.clone(),
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
-                    windows: windows[..windows.len().saturating_sub(self.windows_late(&name))].to_vec(),
+                    windows: {
+                        let ended = &windows[..windows.len().saturating_sub(self.windows_late(&name))];
+                        ended.iter().filter(|window| window.id > after).cloned().collect()
+                    },
                 });
                 PodEvidence { is_leaving: false, pod: name, evidence, node: Some("gpu-7".to_owned()) }
             });

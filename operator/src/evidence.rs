@@ -1,0 +1,428 @@
+//! Asks the serving pods what they counted: each only for what it has counted since. Reads IO.
+//!
+//! A pod that does not answer delays no other agent. Pods that answered last time are asked in a lane of their own,
+//! those of a canary in another one. New pods and silent ones have theirs. Each lane reads a few answers at once: one
+//! that stalls delays none of another lane. No look waits for a place among the silent.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, future::BoxFuture, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use slipway_crds::labels;
+use slipway_operator_core::{
+    agent_deployment::{
+        monitoring::counted::{CountedHour, Keep, MOST_BUCKETS},
+        world::PodEvidence,
+    },
+    jobs::view,
+};
+use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
+use thiserror::Error;
+use tokio::{
+    sync::{OnceCell, Semaphore, SemaphorePermit},
+    time::{Instant, timeout, timeout_at},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    bounded_body::{self, BodyError},
+    turns::{Shared, Turn},
+};
+
+/// Port of the agent runtime's administration.
+const ADMIN_PORT: u16 = 9464;
+/// How long a pod may take to begin its answer, and again to end it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a look waits for its pods' turns.
+const LOOK: Duration = Duration::from_secs(4);
+/// How long a pod that did not answer is left alone.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Pods of one look that are asked at once.
+const CONCURRENCY: usize = 8;
+/// Bytes of an answer: twice what a busy pod reports of an hour.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Looks with a canary that hold windows at once; in all, and of a namespace.
+const ROOMS_OF_CANARIES: [usize; 2] = [8, 6];
+/// The same of other looks.
+const ROOMS: [usize; 2] = [4, 3];
+/// How long a pod is remembered that nobody asks about.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// Time between two looks at which pods are still asked about.
+const TIDIED: Duration = Duration::from_secs(60);
+/// Buckets of all pods together that are remembered: 16 MiB of them.
+const ALL_BUCKETS: usize = 2 * 1024 * 1024;
+
+/// Why nothing is known of what a pod counted.
+#[derive(Debug, Error)]
+pub enum EvidenceError {
+    /// No answer, or none of success.
+    #[error("failed to ask for the evidence")]
+    Ask(#[source] reqwest::Error),
+    /// The answer breaks off, or is longer than any evidence.
+    #[error("failed to receive the evidence")]
+    Receive(#[source] BodyError),
+    /// The answer is not evidence.
+    #[error("failed to read the evidence")]
+    Read(#[source] serde_json::Error),
+    /// No pod can have counted this.
+    #[error("refused the evidence")]
+    Refuse(#[source] Implausible),
+    /// Nothing came in time.
+    #[error("the pod did not answer in time")]
+    Silent,
+    /// Others were asked meanwhile, or this one did not answer a moment ago.
+    #[error("the pod was not asked: it is asked again in a few seconds")]
+    NotAsked,
+}
+
+/// What a look asks its pods.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// Namespace of the pods.
+    pub namespace: &'a str,
+    /// The window after which every window is needed as it was counted; absent if none is.
+    pub windows_after: Option<u64>,
+    /// What is needed of the last hour.
+    pub keep: Keep,
+    /// Whether a canary is judged by it.
+    pub has_canary: bool,
+}
+
+/// What the pods of a look said, by revision.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Room for the windows, to be kept as long as they are.
+    pub room: Option<Room>,
+    /// The last hour of each pod; absent of a ready pod that does not answer.
+    pub counted: BTreeMap<String, Vec<Option<Arc<CountedHour>>>>,
+    /// The windows that were asked for, by name of the pod.
+    pub windows: BTreeMap<String, Vec<PodEvidence>>,
+}
+
+/// Room in memory for the windows of a look.
+pub type Room = Turn;
+
+/// An answer that has begun: its rest.
+type Rest = BoxFuture<'static, Result<Evidence, EvidenceError>>;
+
+/// Asks one pod, by its URL, until its answer begins.
+type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync>;
+
+/// The pods that serve, and what they have said.
+pub struct Pods {
+    ask: Ask,
+    lanes: Lanes,
+    rooms: Rooms,
+    known: Mutex<Known>,
+}
+
+/// Where pods wait to be asked.
+struct Lanes {
+    answering: Lane,
+    of_canaries: Lane,
+    new: Lane,
+    new_of_canaries: Lane,
+    silent: Lane,
+}
+
+/// Pods that are asked at once, and those of them whose answers are read at once: whole hours of many would not fit
+/// into memory. Nobody closes them.
+struct Lane {
+    turns: Semaphore,
+    answers: Semaphore,
+    /// Whether a look waits for its turn.
+    waits: bool,
+}
+
+impl Lane {
+    fn new(turns: usize, answers: usize) -> Self {
+        Self { turns: Semaphore::new(turns), answers: Semaphore::new(answers), waits: true }
+    }
+}
+
+impl Lanes {
+    fn of(&self, pod: &KnownPod, has_canary: bool) -> &Lane {
+        match (&pod.silent, &pod.asked, has_canary) {
+            (Some(_), _, _) => &self.silent,
+            (None, None, true) => &self.new_of_canaries,
+            (None, None, false) => &self.new,
+            (None, Some(_), true) => &self.of_canaries,
+            (None, Some(_), false) => &self.answering,
+        }
+    }
+}
+
+/// Looks that hold windows at once: an hour of a busy pod takes megabytes.
+struct Rooms {
+    of_canaries: Shared,
+    others: Shared,
+}
+
+/// One look at pods.
+struct Look<'a> {
+    question: &'a Question<'a>,
+    rooms: &'a Shared,
+    /// Taken once an answer begins: silent pods need none.
+    room: OnceCell<Option<Room>>,
+    began: Instant,
+}
+
+impl Look<'_> {
+    /// Until when a pod waits for its turn. A canary that waits for room is judged by all of its pods all the same.
+    fn deadline(&self) -> Instant {
+        let from = if self.question.has_canary { Instant::now() } else { self.began };
+        from + LOOK
+    }
+
+    /// Makes room for windows, where they are needed. A canary waits for it: a pod that is not read counts as silent.
+    async fn make_room(&self) -> Result<(), EvidenceError> {
+        if self.question.windows_after.is_none() {
+            return Ok(());
+        }
+        let made = self.room.get_or_init(|| self.rooms.take(self.question.namespace));
+        if self.question.has_canary {
+            made.await;
+            return Ok(());
+        }
+        timeout_at(self.deadline(), made).await.map(drop).map_err(|_| EvidenceError::NotAsked)
+    }
+}
+
+struct Known {
+    pods: HashMap<(String, String), KnownPod>,
+    /// Buckets of all of them.
+    buckets: usize,
+    tidied: Instant,
+}
+
+#[derive(Default, Clone)]
+struct KnownPod {
+    hour: Option<Arc<CountedHour>>,
+    /// Since when it has not answered; absent if it has.
+    silent: Option<Instant>,
+    asked: Option<Instant>,
+}
+
+impl KnownPod {
+    fn size(&self) -> usize {
+        self.hour.as_ref().map_or(0, |hour| hour.size())
+    }
+}
+
+impl Pods {
+    /// Asks by this connection.
+    pub fn new(http: reqwest::Client) -> Self {
+        Self::asking(move |url| Box::pin(ask(http.clone(), url)))
+    }
+
+    fn asking(ask: impl Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync + 'static) -> Self {
+        let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
+        let lanes = Lanes {
+            answering: Lane::new(32, 2),
+            of_canaries: Lane::new(16, 2),
+            new: Lane::new(64, 2),
+            new_of_canaries: Lane::new(16, 1),
+            silent: Lane { waits: false, ..Lane::new(8, 1) },
+        };
+        let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
+        Self { ask: Box::new(ask), lanes, rooms, known }
+    }
+
+    /// What those of the pods that run have counted. Pods without an address, and those that are not ready and do not
+    /// answer, have nothing to say yet.
+    pub async fn ask(&self, question: Question<'_>, pods: &[Pod]) -> Asked {
+        self.tidy();
+        let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
+        let look = Look { question: &question, rooms, room: OnceCell::new(), began: Instant::now() };
+        let asking = &look;
+        let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.iter().filter_map(AskedPod::of))
+            .map(|pod| async move {
+                let answer = self.ask_pod(asking, &pod).await;
+                let answer = answer.inspect_err(|error| log_failure(&pod.pod, error)).ok();
+                (pod, answer)
+            })
+            .buffer_unordered(CONCURRENCY)
+            .collect()
+            .await;
+        answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
+        answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
+        let mut asked = Asked { room: look.room.into_inner().flatten(), ..Asked::default() };
+        for (AskedPod { revision, pod, node, is_leaving, .. }, answer) in answers {
+            let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
+            let evidence = evidence.flatten();
+            asked.counted.entry(revision.clone()).or_default().push(hour);
+            if question.windows_after.is_some() {
+                asked.windows.entry(revision).or_default().push(PodEvidence { pod, evidence, is_leaving, node });
+            }
+        }
+        asked
+    }
+
+    async fn ask_pod(&self, look: &Look<'_>, pod: &AskedPod) -> Result<Answer, EvidenceError> {
+        let key = (look.question.namespace.to_owned(), pod.pod.clone());
+        let known = self.known().pods.get(&key).cloned().unwrap_or_default();
+        if known.silent.is_some_and(|since| since.elapsed() < AGAIN) {
+            return Err(EvidenceError::NotAsked);
+        }
+        let lane = self.lanes.of(&known, look.question.has_canary);
+        let answer = self.ask_since(look, lane, pod, known.hour.clone()).await;
+        // Who was not asked stays what it was.
+        if matches!(answer, Err(EvidenceError::NotAsked)) {
+            return answer;
+        }
+        let is_silent = matches!(answer, Err(EvidenceError::Silent));
+        // Whatever it has counted before is still so.
+        let hour = answer.as_ref().ok().map(|answer| answer.hour.clone()).or(known.hour);
+        self.remember(key, hour, is_silent.then(Instant::now));
+        answer
+    }
+
+    async fn ask_since(
+        &self,
+        look: &Look<'_>,
+        lane: &Lane,
+        pod: &AskedPod,
+        hour: Option<Arc<CountedHour>>,
+    ) -> Result<Answer, EvidenceError> {
+        let question = look.question;
+        let known = hour.filter(|hour| hour.keeps(&question.keep)).map(Arc::unwrap_or_clone);
+        let mut hour = known.unwrap_or_else(|| CountedHour::new(question.keep.clone()));
+        let after = question.windows_after.map_or(hour.last(), |windows| windows.min(hour.last()));
+        let mut evidence = self.receive(look, lane, pod.url(after)).await?;
+        if !hour.add(&evidence, after) {
+            evidence = self.receive(look, lane, pod.url(0)).await?;
+            hour = CountedHour::new(question.keep.clone());
+            // A new hour continues with whatever comes.
+            let _ = hour.add(&evidence, 0);
+        }
+        let evidence = question.windows_after.map(|_| evidence);
+        Ok(Answer { hour: Arc::new(hour), evidence })
+    }
+
+    /// An answer that begins gives its turn back, and waits for room to be read.
+    async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Evidence, EvidenceError> {
+        let asked = match lane.waits {
+            true => turn(&lane.turns, look.deadline()).await?,
+            false => lane.turns.try_acquire().map_err(|_| EvidenceError::NotAsked)?,
+        };
+        let rest = (self.ask)(url).await?;
+        drop(asked);
+        look.make_room().await?;
+        let _read = turn(&lane.answers, look.deadline()).await?;
+        rest.await
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // No code panics while it holds the lock.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is no room for is asked for again.
+    fn remember(&self, key: (String, String), hour: Option<Arc<CountedHour>>, silent: Option<Instant>) {
+        let mut known = self.known();
+        let others = known.buckets - known.pods.get(&key).map_or(0, KnownPod::size);
+        let has_room = |hour: &Arc<CountedHour>| hour.size() <= MOST_BUCKETS && others + hour.size() <= ALL_BUCKETS;
+        let pod = KnownPod { hour: hour.filter(has_room), silent, asked: Some(Instant::now()) };
+        known.buckets = others + pod.size();
+        known.pods.insert(key, pod);
+    }
+
+    fn tidy(&self) {
+        let mut known = self.known();
+        if known.tidied.elapsed() >= TIDIED {
+            known.tidied = Instant::now();
+            known.pods.retain(|_, pod| pod.asked.is_some_and(|asked| asked.elapsed() < REMEMBERED));
+            known.buckets = known.pods.values().map(KnownPod::size).sum();
+        }
+    }
+}
+
+/// What a pod said.
+struct Answer {
+    hour: Arc<CountedHour>,
+    /// Where windows are needed.
+    evidence: Option<Evidence>,
+}
+
+/// A pod that is asked.
+#[derive(Debug, PartialEq, Eq)]
+struct AskedPod {
+    revision: String,
+    pod: String,
+    node: Option<String>,
+    address: String,
+    is_ready: bool,
+    is_leaving: bool,
+}
+
+impl AskedPod {
+    /// None for a pod that has no address yet.
+    fn of(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref()?;
+        Some(Self {
+            revision: pod.labels().get(labels::REVISION)?.clone(),
+            pod: pod.name_any(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            address: status.pod_ip.clone()?,
+            is_ready: status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"),
+            is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
+        })
+    }
+
+    fn url(&self, after: u64) -> String {
+        // An address of IPv6 stands in brackets.
+        let host = if self.address.contains(':') { format!("[{}]", self.address) } else { self.address.clone() };
+        format!("http://{host}:{ADMIN_PORT}{PATH}?after={after}")
+    }
+}
+
+/// A turn that comes in time.
+async fn turn(turns: &Semaphore, deadline: Instant) -> Result<SemaphorePermit<'_>, EvidenceError> {
+    if deadline <= Instant::now() {
+        return Err(EvidenceError::NotAsked);
+    }
+    let turn = timeout_at(deadline, turns.acquire()).await;
+    turn.ok().and_then(Result::ok).ok_or(EvidenceError::NotAsked)
+}
+
+async fn ask(http: reqwest::Client, url: String) -> Result<Rest, EvidenceError> {
+    let answer = timeout(PATIENCE, http.get(url).send()).await.map_err(|_| EvidenceError::Silent)?;
+    let answer = answer.and_then(reqwest::Response::error_for_status).map_err(EvidenceError::Ask)?;
+    Ok(Box::pin(read(answer)))
+}
+
+async fn read(answer: reqwest::Response) -> Result<Evidence, EvidenceError> {
+    let body = timeout(PATIENCE, bounded_body::read(answer, MAX_BYTES)).await.map_err(|_| EvidenceError::Silent)?;
+    let evidence: Evidence =
+        serde_json::from_slice(&body.map_err(EvidenceError::Receive)?).map_err(EvidenceError::Read)?;
+    evidence.check().map_err(EvidenceError::Refuse)?;
+    Ok(evidence)
+}
+
+/// A pod that starts or ends has nothing to say; one that says nonsense is worth a look.
+fn log_failure(pod: &str, error: &EvidenceError) {
+    match error {
+        EvidenceError::Ask(_)
+        | EvidenceError::Receive(BodyError::Read(_))
+        | EvidenceError::Silent
+        | EvidenceError::NotAsked => {
+            debug!(pod, error = error as &dyn Error, "a pod shows no evidence");
+        }
+        EvidenceError::Receive(BodyError::TooLong { .. }) | EvidenceError::Read(_) | EvidenceError::Refuse(_) => {
+            warn!(
+                pod,
+                error = error as &dyn Error,
+                "a pod reports implausible evidence: it counts as one that does not answer"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
