@@ -42,7 +42,7 @@ rules:
 - {level: None}
 """
 # Memory that was given back leaves the process, as in the chart.
-MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
+MALLOC = {"MIMALLOC_ALLOW_THP": "0", "MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
 def agent(name, has_canary):
@@ -306,10 +306,15 @@ class Rig:
         self.audit.read()
         before, began, answers, size = self.usage(), time.time(), self.evidence.answers, self.evidence.bytes
         whole = self.evidence.whole
-        memory = []
+        memory, scraped = [], 0
         while time.time() - began < span:
             time.sleep(5)
             memory.append(self.processes["operator"].memory())
+            if time.time() - scraped >= 30:
+                # As Prometheus does.
+                scraped = time.time()
+                with urllib.request.urlopen("http://127.0.0.1:8081/metrics", timeout=30) as answer:
+                    series = answer.read().count(b"\nslipway_")
         end, after = time.time(), self.usage()
         requests = self.requests(began, end)
         counts = collections.Counter(f"{line['verb']} {line['resource']}" for line in requests)
@@ -321,7 +326,8 @@ class Rig:
                                     for line in requests) / elapsed,
                 "by_kind": dict(counts.most_common(30)), "rss_mib": statistics.median(memory),
                 "anonymous_mib": self.processes["operator"].memory("RssAnon"),
-                "rss_most_mib": self.processes["operator"].memory("VmHWM"),
+                "rss_most_mib": self.processes["operator"].memory("VmHWM"), "rss_at_end_mib": memory[-1],
+                "series": series,
                 "cpu_share": {name: (after[name] - before[name]) / elapsed for name in after},
                 "evidence_per_s": (self.evidence.answers - answers) / elapsed,
                 "evidence_whole_per_s": (self.evidence.whole - whole) / elapsed,
@@ -360,7 +366,7 @@ class Rig:
         print([self.agents.phase(key) for key in keys[:3]], file=sys.stderr)
         judged = time.time()
         took = self.wait(lambda: all(not self.agents.rollout(key).get("canary") and self.agents.is_ready(key)
-                                     for key in keys), 1200, "all canaries are decided")
+                                     for key in keys), self.options.judged, "all canaries are decided")
         end = time.time()
         waits = []
         for address, pod in list(self.evidence.pods.items()):
@@ -437,6 +443,7 @@ def main():
     parser.add_argument("--settle", type=int, default=60, help="seconds to wait for rest at most")
     parser.add_argument("--events", type=int, default=50, help="agents whose pods are said to change")
     parser.add_argument("--canaries", type=int, default=50)
+    parser.add_argument("--judged", type=int, default=1200, help="seconds for which canaries are judged at most")
     parser.add_argument("--silent", type=int, default=8, help="agents whose pods never answer")
     parser.add_argument("--limit", type=int, default=1800, help="seconds in which all must be Ready")
     parser.add_argument("--log", default="warn", help="RUST_LOG of the operator")

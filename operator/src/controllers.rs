@@ -12,7 +12,7 @@ use kube::{
     runtime::{
         applier,
         controller::{self, Action, Config},
-        reflector::{ObjectRef, Store},
+        reflector::ObjectRef,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,11 +22,14 @@ use tracing::{debug, error, warn};
 
 use crate::{
     agent_deployment, engine,
-    kube_io::{cache::Caches, record::RecordError},
+    kube_io::{
+        cache::{Cache, Caches, Kept},
+        record::RecordError,
+    },
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},
     store,
-    watches::{self, Queues, Watches},
+    watches::{self, Controlled, Named, Queues, Watches},
 };
 
 /// AgentDeployments that are looked at at once: all, so that canaries overtake others. They wait in [`crate::turns`].
@@ -48,22 +51,32 @@ const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest waiting time after a failure.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
+/// An object as a cache shows it.
+fn object<K: Kept>(named: &Named<K>, objects: &Cache<DeserializeGuard<K>>) -> Option<DeserializeGuard<K>> {
+    let Named { metadata, .. } = named;
+    objects.get(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
 /// Runs a reconciliation on an object that could be read.
 async fn guarded<K, F>(
-    object: Arc<DeserializeGuard<K>>,
+    (named, objects): (Arc<Named<K>>, Cache<DeserializeGuard<K>>),
     context: Arc<Context>,
     reconcile: impl Fn(Arc<K>, Arc<Context>) -> F,
 ) -> Result<Action, ReconcileError>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    K: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug,
     F: Future<Output = Result<Action, ReconcileError>>,
 {
-    match &object.0 {
-        Ok(object) => {
+    // One that is gone needs no look.
+    let Some(found) = object(&named, &objects) else { return Ok(Action::await_change()) };
+    match found.0 {
+        Ok(found) => {
             let started = tokio::time::Instant::now();
-            let result = caught(reconcile(Arc::new(object.clone()), context.clone())).await;
-            if let Err(error @ ReconcileError::Panicked { .. }) = &result {
-                publish_panic(&context, object, error).await;
+            let result = caught(reconcile(Arc::new(found), context.clone())).await;
+            if let Err(error @ ReconcileError::Panicked { .. }) = &result
+                && let Some(DeserializeGuard(Ok(met))) = object(&named, &objects)
+            {
+                publish_panic(&context, &met, error).await;
             }
             context.metrics.reconciled(&K::kind(&()), outcome(&result), started.elapsed());
             result
@@ -86,21 +99,21 @@ fn outcome(result: &Result<Action, ReconcileError>) -> &'static str {
 
 /// The same of a claim. Its status is Kubernetes' own: a panic is logged, and nothing is written there.
 async fn guarded_store(
-    claim: Arc<DeserializeGuard<PersistentVolumeClaim>>,
+    (named, claims): (Arc<Named<PersistentVolumeClaim>>, Cache<DeserializeGuard<PersistentVolumeClaim>>),
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    let Ok(claim) = &claim.0 else { return Ok(Action::await_change()) };
+    let Some(DeserializeGuard(Ok(claim))) = object(&named, &claims) else { return Ok(Action::await_change()) };
     let started = tokio::time::Instant::now();
-    let result = caught(store::reconcile::reconcile(Arc::new(claim.clone()), context.clone())).await;
+    let result = caught(store::reconcile::reconcile(Arc::new(claim), context.clone())).await;
     context.metrics.reconciled("PersistentVolumeClaim", outcome(&result), started.elapsed());
     result
 }
 
-fn back_off<K>(object: Arc<DeserializeGuard<K>>, error: &ReconcileError, context: Arc<Context>) -> Action
+fn back_off<K>(named: Arc<Named<K>>, error: &ReconcileError, context: Arc<Context>) -> Action
 where
     K: Resource<DynamicType = ()>,
 {
-    let failures = object.0.as_ref().map_or(1, |object| context.failures.count(&key(object)));
+    let failures = context.failures.count(&key(named.as_ref()));
     let wait = LONGEST_BACK_OFF.min(FIRST_BACK_OFF * 2u32.pow(failures.saturating_sub(1).min(6)));
     if is_conflict(error) {
         debug!("the object has changed since it was read");
@@ -134,37 +147,37 @@ impl Drop for Spawned {
 }
 
 /// What a controller looks at, and how often at once.
-struct Controlled<K: Resource<DynamicType = ()> + Clone + 'static> {
-    store: Store<DeserializeGuard<K>>,
-    queue: Receiver<ObjectRef<DeserializeGuard<K>>>,
+struct Control<K: Kept> {
+    controlled: Controlled<K>,
+    queue: Receiver<ObjectRef<Named<K>>>,
     config: Config,
 }
 
 /// Runs a controller until `shutdown`, then to the end of what it has begun.
 async fn control<K, F>(
-    controlled: Controlled<K>,
-    reconcile: impl Fn(Arc<DeserializeGuard<K>>, Arc<Context>) -> F,
+    control: Control<K>,
+    reconcile: impl Fn((Arc<Named<K>>, Cache<DeserializeGuard<K>>), Arc<Context>) -> F,
     context: Arc<Context>,
     shutdown: CancellationToken,
 ) where
-    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
+    K: Kept + Debug,
     F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
 {
-    let Controlled { store, queue, config } = controlled;
+    let Control { controlled: Controlled { names, objects }, queue, config } = control;
     let queue = queue.map(Ok::<_, Infallible>).take_until(Box::pin(shutdown.cancelled_owned()));
-    let spawned = |object, context| Spawned(tokio::spawn(reconcile(object, context)));
-    applier(spawned, back_off, context, store, queue, config).for_each(|result| async move { log(result) }).await;
+    let spawned = |named, context| Spawned(tokio::spawn(reconcile((named, objects.clone()), context)));
+    applier(spawned, back_off, context, names, queue, config).for_each(|result| async move { log(result) }).await;
 }
 
 /// Runs all controllers until `shutdown`. Gives the name of one that has ended on its own.
 pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static str {
     let (watches, queues) = watches::begin(&context);
     let Watches { agents, engines, profiles, claims, jobs, caches, .. } = &watches;
-    context.metrics.show(agents.store());
-    context.metrics.show_engines(engines.store());
-    context.metrics.show_profiles(profiles.store());
-    context.metrics.show_stores(claims.store());
-    context.metrics.show_jobs(jobs.store());
+    context.metrics.show(agents.objects.clone());
+    context.metrics.show_engines(engines.objects.clone());
+    context.metrics.show_profiles(profiles.objects.clone());
+    context.metrics.show_stores(claims.objects.clone());
+    context.metrics.show_jobs(jobs.clone());
     tokio::select! {
         () = shutdown.cancelled() => return "",
         () = first_lists(caches) => {}
@@ -174,27 +187,27 @@ pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static
     let many = |concurrency| Config::default().concurrency(concurrency);
     let mut running = JoinSet::new();
     let (with, until) = (context.clone(), shutdown.clone());
-    let agents = Controlled { store: agents.store(), queue: of_agents, config: many(AGENTS_AT_ONCE) };
+    let agents = Control { controlled: agents.clone(), queue: of_agents, config: many(AGENTS_AT_ONCE) };
     running.spawn(async move {
         let reconcile = |object, context| guarded(object, context, agent_deployment::reconcile::reconcile);
         control(agents, reconcile, with, until).await;
         "agent-deployments"
     });
     let (with, until) = (context.clone(), shutdown.clone());
-    let engines = Controlled { store: engines.store(), queue: of_engines, config: many(ENGINES_AT_ONCE) };
+    let engines = Control { controlled: engines.clone(), queue: of_engines, config: many(ENGINES_AT_ONCE) };
     running.spawn(async move {
         control(engines, |object, context| guarded(object, context, engine::reconcile::reconcile), with, until).await;
         "engines"
     });
     let (with, until) = (context.clone(), shutdown.clone());
-    let profiles = Controlled { store: profiles.store(), queue: of_profiles, config: many(PROFILES_AT_ONCE) };
+    let profiles = Control { controlled: profiles.clone(), queue: of_profiles, config: many(PROFILES_AT_ONCE) };
     running.spawn(async move {
         control(profiles, |object, context| guarded(object, context, profile::reconcile::reconcile), with, until).await;
         "profiles"
     });
     let until = shutdown.clone();
     let config = many(STORES_AT_ONCE).debounce(STORE_SETTLES);
-    let stores = Controlled { store: claims.store(), queue: of_stores, config };
+    let stores = Control { controlled: claims.clone(), queue: of_stores, config };
     running.spawn(async move {
         control(stores, guarded_store, context, until).await;
         "stores"

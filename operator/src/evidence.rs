@@ -41,6 +41,8 @@ const ADMIN_PORT: u16 = 9464;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a look waits for its pods' turns.
 const LOOK: Duration = Duration::from_secs(4);
+/// The same of pods that are asked for the first time: after a start of the operator all are.
+const FIRST_LOOK: Duration = Duration::from_secs(60);
 /// How long a pod that did not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pods of one look that are asked at once.
@@ -82,22 +84,50 @@ pub enum EvidenceError {
 }
 
 /// What a look asks its pods.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question<'a> {
     /// Namespace of the pods.
     pub namespace: &'a str,
-    /// The window after which every window is needed as it was counted; absent if none is.
-    pub windows_after: Option<u64>,
+    /// Which windows are needed as they were counted; absent if none is.
+    pub windows: Option<Windows>,
     /// What is needed of the last hour.
     pub keep: Keep,
     /// Whether a canary is judged by it.
     pub has_canary: bool,
 }
 
+/// Windows that are needed as they were counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Windows {
+    after: u64,
+    of_pods: BTreeMap<String, u64>,
+}
+
+impl Windows {
+    /// Those after a window, of every pod.
+    pub fn after(window: u64) -> Self {
+        Self { after: window, of_pods: BTreeMap::new() }
+    }
+
+    /// Of the pods that are named those after the window that is named; of others all that they have.
+    pub fn unread(read: impl IntoIterator<Item = (String, u64)>) -> Self {
+        let mut of_pods = BTreeMap::new();
+        for (pod, window) in read {
+            let known = of_pods.entry(pod).or_insert(window);
+            *known = window.max(*known);
+        }
+        Self { after: 0, of_pods }
+    }
+
+    fn of(&self, pod: &str) -> u64 {
+        self.of_pods.get(pod).copied().unwrap_or(self.after)
+    }
+}
+
 /// What the pods of a look said, by revision.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Room for the windows, to be kept as long as they are.
+    /// Room for the windows, to be kept as long as they are. Without room there are none.
     pub room: Option<Room>,
     /// The last hour of each pod; absent of a ready pod that does not answer.
     pub counted: BTreeMap<String, Vec<Option<Arc<CountedHour>>>>,
@@ -136,13 +166,13 @@ struct Lanes {
 struct Lane {
     turns: Semaphore,
     answers: Semaphore,
-    /// Whether a look waits for its turn.
-    waits: bool,
+    /// How long a look waits here; absent where it does not.
+    patience: Option<Duration>,
 }
 
 impl Lane {
-    fn new(turns: usize, answers: usize) -> Self {
-        Self { turns: Semaphore::new(turns), answers: Semaphore::new(answers), waits: true }
+    fn new(turns: usize, answers: usize, patience: Option<Duration>) -> Self {
+        Self { turns: Semaphore::new(turns), answers: Semaphore::new(answers), patience }
     }
 }
 
@@ -175,22 +205,28 @@ struct Look<'a> {
 
 impl Look<'_> {
     /// Until when a pod waits for its turn. A canary that waits for room is judged by all of its pods all the same.
-    fn deadline(&self) -> Instant {
+    fn deadline(&self, lane: &Lane) -> Instant {
         let from = if self.question.has_canary { Instant::now() } else { self.began };
-        from + LOOK
+        from + lane.patience.unwrap_or_default()
     }
 
-    /// Makes room for windows, where they are needed. A canary waits for it: a pod that is not read counts as silent.
-    async fn make_room(&self) -> Result<(), EvidenceError> {
-        if self.question.windows_after.is_none() {
-            return Ok(());
-        }
-        let made = self.room.get_or_init(|| self.rooms.take(self.question.namespace));
-        if self.question.has_canary {
-            made.await;
-            return Ok(());
-        }
-        timeout_at(self.deadline(), made).await.map(drop).map_err(|_| EvidenceError::NotAsked)
+    /// Makes room for windows, where they are needed. A canary waits for it: it is judged by them. Others do without,
+    /// and need them no less at the next look.
+    async fn make_room(&self) {
+        let Question { namespace, windows: Some(_), has_canary, .. } = self.question else { return };
+        self.room
+            .get_or_init(|| async {
+                match *has_canary {
+                    true => self.rooms.take(namespace).await,
+                    false => self.rooms.take_now(namespace),
+                }
+            })
+            .await;
+    }
+
+    /// Whether windows are kept.
+    fn keeps_windows(&self) -> bool {
+        self.question.windows.is_some() && self.room.get().is_some_and(Option::is_some)
     }
 }
 
@@ -224,24 +260,23 @@ impl Pods {
     fn asking(ask: impl Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync + 'static) -> Self {
         let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
         let lanes = Lanes {
-            answering: Lane::new(32, 2),
-            of_canaries: Lane::new(16, 2),
-            new: Lane::new(64, 2),
-            new_of_canaries: Lane::new(16, 1),
-            silent: Lane { waits: false, ..Lane::new(8, 1) },
+            answering: Lane::new(32, 2, Some(LOOK)),
+            of_canaries: Lane::new(16, 2, Some(LOOK)),
+            new: Lane::new(64, 2, Some(FIRST_LOOK)),
+            new_of_canaries: Lane::new(16, 1, Some(LOOK)),
+            silent: Lane::new(8, 1, None),
         };
         let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
         Self { ask: Box::new(ask), lanes, rooms, known }
     }
 
-    /// What those of the pods that run have counted. Pods without an address, and those that are not ready and do not
-    /// answer, have nothing to say yet.
-    pub async fn ask(&self, question: Question<'_>, pods: &[Pod]) -> Asked {
+    /// What pods have counted. Those that are not ready and do not answer have nothing to say yet.
+    pub async fn ask(&self, question: &Question<'_>, pods: &[AskedPod]) -> Asked {
         self.tidy();
         let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
-        let look = Look { question: &question, rooms, room: OnceCell::new(), began: Instant::now() };
+        let look = Look { question, rooms, room: OnceCell::new(), began: Instant::now() };
         let asking = &look;
-        let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.iter().filter_map(AskedPod::of))
+        let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.to_vec())
             .map(|pod| async move {
                 let answer = self.ask_pod(asking, &pod).await;
                 let answer = answer.inspect_err(|error| log_failure(&pod.pod, error)).ok();
@@ -252,12 +287,14 @@ impl Pods {
             .await;
         answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
         answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
+        // Nobody can tell a pod that did not answer from one whose windows were not kept.
+        let has_windows = question.windows.is_some() && look.room.get().is_none_or(Option::is_some);
         let mut asked = Asked { room: look.room.into_inner().flatten(), ..Asked::default() };
         for (AskedPod { revision, pod, node, is_leaving, .. }, answer) in answers {
             let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
             let evidence = evidence.flatten();
             asked.counted.entry(revision.clone()).or_default().push(hour);
-            if question.windows_after.is_some() {
+            if has_windows {
                 asked.windows.entry(revision).or_default().push(PodEvidence { pod, evidence, is_leaving, node });
             }
         }
@@ -293,7 +330,8 @@ impl Pods {
         let question = look.question;
         let known = hour.filter(|hour| hour.keeps(&question.keep)).map(Arc::unwrap_or_clone);
         let mut hour = known.unwrap_or_else(|| CountedHour::new(question.keep.clone()));
-        let after = question.windows_after.map_or(hour.last(), |windows| windows.min(hour.last()));
+        let windows = question.windows.as_ref().map(|windows| windows.of(&pod.pod));
+        let after = windows.map_or(hour.last(), |windows| windows.min(hour.last()));
         let mut evidence = self.receive(look, lane, pod.url(after)).await?;
         if !hour.add(&evidence, after) {
             evidence = self.receive(look, lane, pod.url(0)).await?;
@@ -301,20 +339,20 @@ impl Pods {
             // A new hour continues with whatever comes.
             let _ = hour.add(&evidence, 0);
         }
-        let evidence = question.windows_after.map(|_| evidence);
+        let evidence = look.keeps_windows().then_some(evidence);
         Ok(Answer { hour: Arc::new(hour), evidence })
     }
 
     /// An answer that begins gives its turn back, and waits for room to be read.
     async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Evidence, EvidenceError> {
-        let asked = match lane.waits {
-            true => turn(&lane.turns, look.deadline()).await?,
-            false => lane.turns.try_acquire().map_err(|_| EvidenceError::NotAsked)?,
+        let asked = match lane.patience {
+            Some(_) => turn(&lane.turns, look.deadline(lane)).await?,
+            None => lane.turns.try_acquire().map_err(|_| EvidenceError::NotAsked)?,
         };
         let rest = (self.ask)(url).await?;
         drop(asked);
-        look.make_room().await?;
-        let _read = turn(&lane.answers, look.deadline()).await?;
+        look.make_room().await;
+        let _read = turn(&lane.answers, look.deadline(lane)).await?;
         rest.await
     }
 
@@ -351,8 +389,8 @@ struct Answer {
 }
 
 /// A pod that is asked.
-#[derive(Debug, PartialEq, Eq)]
-struct AskedPod {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedPod {
     revision: String,
     pod: String,
     node: Option<String>,
@@ -363,7 +401,7 @@ struct AskedPod {
 
 impl AskedPod {
     /// None for a pod that has no address yet.
-    fn of(pod: &Pod) -> Option<Self> {
+    pub fn of(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref()?;
         Some(Self {
             revision: pod.labels().get(labels::REVISION)?.clone(),

@@ -7,6 +7,7 @@ use std::{
     future::Future,
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use futures::FutureExt;
@@ -33,7 +34,7 @@ use crate::{
     evidence::Pods,
     kube_io::{
         applied::Applied,
-        apply::{self, ApplyError},
+        apply::{self, ApplyError, Target},
         cache::Caches,
         events::EventRecorder,
         neighbours::Neighbours,
@@ -46,6 +47,9 @@ use crate::{
     promql::Prometheus,
     turns::Turns,
 };
+
+/// When a plan is made again that was made at a glance, of what has changed since.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What all reconciliations share.
 pub struct Context {
@@ -185,6 +189,37 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
 {
+    carry_out_on(context, (object, observed), plan, None).await
+}
+
+/// The same of a plan that was made at a glance. Children are written over the version that the glance has seen,
+/// without another look at them.
+///
+/// # Errors
+/// At the first refusal; the next reconciliation starts over.
+pub async fn carry_out_at_a_glance<K, S>(
+    context: &Context,
+    object: &K,
+    observed: Option<&S>,
+    plan: Plan<S>,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
+    carry_out_on(context, (object, observed), plan, context.caches.get().map(Arc::as_ref)).await
+}
+
+async fn carry_out_on<K, S>(
+    context: &Context,
+    (object, observed): (&K, Option<&S>),
+    plan: Plan<S>,
+    glanced: Option<&Caches>,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
     // No `..`: a new part of a plan must be carried out here.
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
@@ -203,9 +238,14 @@ where
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
     // Whatever caches show: a plan that was made on what the API server says is compared with it to the end.
+    let target = Target { client: &context.client, applied: &context.applied, glanced, namespace: &namespace };
     for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::apply(&context.client, &context.applied, &namespace, child).await {
+        if let Err(error) = apply::apply(target, child).await {
+            if let ApplyError::Changed { .. } = error {
+                debug!(error = &error as &dyn Error, "a plan is made again");
+                return Ok(Action::requeue(AGAIN));
+            }
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }
@@ -307,8 +347,6 @@ pub fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use pretty_assertions::assert_eq;
     use serde_json::json;
 

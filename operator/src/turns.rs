@@ -1,5 +1,6 @@
 //! Whose turn it is to glance at an AgentDeployment, and to read and write the API server for it. What waits takes no
-//! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins.
+//! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins. So have
+//! agents that serve: a change of their pods waits for no agents that are created by the hundred.
 
 use std::{
     collections::HashMap,
@@ -8,11 +9,13 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// AgentDeployments that read and write at once.
-const OTHERS: usize = 8;
+/// AgentDeployments without a revision that read and write at once.
+const BEGINNING: usize = 6;
+/// The same of those with one.
+const SERVING: usize = 6;
 /// The same of those whose canary has traffic.
 const CANARIES: usize = 4;
-/// AgentDeployments that are glanced at at once, in all and of a namespace; some of them wait for pods.
+/// AgentDeployments that are glanced at at once, in all and of a namespace. Their pods have been asked before.
 const GLANCES: [usize; 2] = [32, 16];
 /// The same of those whose canary has traffic.
 const GLANCES_AT_CANARIES: [usize; 2] = [16, 8];
@@ -46,6 +49,13 @@ impl Shared {
         Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
     }
 
+    /// One if there is one now.
+    pub fn take_now(&self, namespace: &str) -> Option<Turn> {
+        let of_namespace = self.of(namespace).try_acquire_owned().ok()?;
+        let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
+    }
+
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
         // No code panics while it holds the lock.
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,49 +68,69 @@ impl Shared {
     }
 }
 
-/// Turns of one kind.
+/// How far an AgentDeployment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no revision yet.
+    Beginning,
+    /// It has one, which serves or starts.
+    Serving,
+    /// Its canary has traffic.
+    Canary,
+}
+
+/// Turns at the API server.
 #[derive(Debug)]
-struct Kind {
-    others: Semaphore,
+struct Requests {
+    beginning: Semaphore,
+    serving: Semaphore,
     canaries: Semaphore,
 }
 
-impl Kind {
-    const fn new(others: usize, canaries: usize) -> Self {
-        Self { others: Semaphore::const_new(others), canaries: Semaphore::const_new(canaries) }
-    }
-
-    async fn take(&self, has_canary: bool) -> Option<SemaphorePermit<'_>> {
-        let turns = if has_canary { &self.canaries } else { &self.others };
-        // Nobody closes them.
-        turns.acquire().await.ok()
+impl Requests {
+    fn of(&self, phase: Phase) -> &Semaphore {
+        match phase {
+            Phase::Beginning => &self.beginning,
+            Phase::Serving => &self.serving,
+            Phase::Canary => &self.canaries,
+        }
     }
 }
 
 /// Turns.
 #[derive(Debug)]
 pub struct Turns {
-    requests: Kind,
+    requests: Requests,
     glances: Shared,
     glances_at_canaries: Shared,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        let requests = Kind::new(OTHERS, CANARIES);
+        let [beginning, serving, canaries] = [BEGINNING, SERVING, CANARIES].map(Semaphore::new);
+        let requests = Requests { beginning, serving, canaries };
         Self { requests, glances: Shared::new(GLANCES), glances_at_canaries: Shared::new(GLANCES_AT_CANARIES) }
     }
 }
 
 impl Turns {
     /// Waits for a turn at the API server, which lasts as long as what is given.
-    pub async fn take(&self, has_canary: bool) -> Option<SemaphorePermit<'_>> {
-        self.requests.take(has_canary).await
+    pub async fn take(&self, phase: Phase) -> Option<SemaphorePermit<'_>> {
+        // Nobody closes them.
+        self.requests.of(phase).acquire().await.ok()
+    }
+
+    /// A turn at the API server if one is free. Who waits for one is before others.
+    pub fn take_now(&self, phase: Phase) -> Option<SemaphorePermit<'_>> {
+        self.requests.of(phase).try_acquire().ok()
     }
 
     /// The same of a glance. Who has a turn at the API server takes none.
-    pub async fn glance(&self, namespace: &str, has_canary: bool) -> Option<Turn> {
-        let glances = if has_canary { &self.glances_at_canaries } else { &self.glances };
+    pub async fn glance(&self, namespace: &str, phase: Phase) -> Option<Turn> {
+        let glances = match phase {
+            Phase::Beginning | Phase::Serving => &self.glances,
+            Phase::Canary => &self.glances_at_canaries,
+        };
         glances.take(namespace).await
     }
 }
@@ -112,14 +142,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_canary_waits_for_no_other_agent() {
+    async fn agents_that_begin_keep_none_that_serves_waiting_and_nobody_a_canary() {
         let turns = Turns::default();
-        let taken: Vec<_> = (0..OTHERS).map(|_| turns.take(false).now_or_never().flatten()).collect();
-        assert!(taken.iter().all(Option::is_some));
-        assert!(turns.take(false).now_or_never().is_none(), "the next one waits");
-        assert!(turns.take(true).now_or_never().flatten().is_some());
+        let take = |phase| turns.take(phase).now_or_never().flatten();
+        let mut taken: Vec<_> = (0..BEGINNING).map(|_| take(Phase::Beginning)).collect();
+        assert!(take(Phase::Beginning).is_none() && turns.take_now(Phase::Beginning).is_none(), "the next one waits");
+        taken.extend((0..SERVING).map(|_| take(Phase::Serving)));
+        assert!(taken.iter().all(Option::is_some) && take(Phase::Serving).is_none());
+        assert!(take(Phase::Canary).is_some() && turns.take_now(Phase::Canary).is_some());
         drop(taken);
-        assert!(turns.take(false).now_or_never().flatten().is_some());
+        assert!(take(Phase::Beginning).is_some() && turns.take_now(Phase::Serving).is_some());
     }
 
     #[tokio::test]
@@ -130,8 +162,9 @@ mod tests {
         assert!(taken.iter().all(Option::is_some) && take("team").is_none(), "two of a namespace");
         taken.push(take("other"));
         assert!(taken.iter().all(Option::is_some) && take("third").is_none(), "three in all");
+        assert!(shared.take_now("third").is_none());
         taken.clear();
-        assert!(take("fourth").is_some());
+        assert!(take("fourth").is_some() && shared.take_now("fourth").is_some());
         assert_eq!(shared.namespaces.lock().unwrap().len(), 1, "who has none is forgotten");
     }
 }

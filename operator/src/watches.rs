@@ -11,18 +11,21 @@ use futures::{
     stream::BoxStream,
 };
 use gateway_api::httproutes::HttpRoute;
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, Deployment},
-    batch::v1::Job,
-    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
-    networking::v1::NetworkPolicy,
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, Deployment},
+        batch::v1::Job,
+        core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
+        networking::v1::NetworkPolicy,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, Resource,
-    core::{DeserializeGuard, PartialObjectMeta},
+    core::{DeserializeGuard, PartialObjectMeta, PartialObjectMetaExt},
     runtime::{
         WatchStreamExt,
-        reflector::ObjectRef,
+        reflector::{self, ObjectRef, Store},
         watcher::{self, Event, watcher},
     },
 };
@@ -34,11 +37,15 @@ use slipway_operator_core::{inference_pool::InferencePool, plan::RESYNC, prometh
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use self::{back_off::BackOff, wakes::Wake};
+pub use self::wakes::Named;
+use self::{
+    back_off::BackOff,
+    wakes::{Wake, place},
+};
 use crate::{
     kube_io::{
         applied::Applied,
-        cache::{Cache, Caches, Kept, Stripped, Writer, cache},
+        cache::{Cache, Caches, Changed, Kept, Stripped, Writer, cache},
         read::{Read, Reader},
     },
     reconcile::Context,
@@ -54,7 +61,7 @@ const UNSERVED: Duration = Duration::from_secs(60);
 const WATCHED_SECONDS: u32 = 60;
 
 type Guarded<K> = DeserializeGuard<K>;
-type Queue<K> = Receiver<ObjectRef<Guarded<K>>>;
+type Queue<K> = Receiver<ObjectRef<Named<K>>>;
 
 /// What controllers are woken by.
 pub struct Queues {
@@ -70,10 +77,10 @@ pub struct Queues {
 
 #[derive(Clone)]
 struct Wakes {
-    agents: Sender<ObjectRef<Guarded<AgentDeployment>>>,
-    engines: Sender<ObjectRef<Guarded<Engine>>>,
-    profiles: Sender<ObjectRef<Guarded<Profile>>>,
-    stores: Sender<ObjectRef<Guarded<PersistentVolumeClaim>>>,
+    agents: Sender<ObjectRef<Named<AgentDeployment>>>,
+    engines: Sender<ObjectRef<Named<Engine>>>,
+    profiles: Sender<ObjectRef<Named<Profile>>>,
+    stores: Sender<ObjectRef<Named<PersistentVolumeClaim>>>,
 }
 
 impl Wakes {
@@ -89,16 +96,25 @@ impl Wakes {
     }
 }
 
+/// The objects of a kind that a controller looks at.
+#[derive(Clone)]
+pub struct Controlled<K: Kept> {
+    /// Those that there are.
+    pub names: Store<Named<K>>,
+    /// What they are.
+    pub objects: Cache<Guarded<K>>,
+}
+
 /// The watches of all kinds, as long as this is kept.
 pub struct Watches {
     /// The AgentDeployments.
-    pub agents: Cache<Guarded<AgentDeployment>>,
+    pub agents: Controlled<AgentDeployment>,
     /// The Engines.
-    pub engines: Cache<Guarded<Engine>>,
+    pub engines: Controlled<Engine>,
     /// The Profiles.
-    pub profiles: Cache<Guarded<Profile>>,
+    pub profiles: Controlled<Profile>,
     /// The claims of stores.
-    pub claims: Cache<Guarded<PersistentVolumeClaim>>,
+    pub claims: Controlled<PersistentVolumeClaim>,
     /// The Jobs.
     pub jobs: Cache<Job>,
     /// All of them.
@@ -131,14 +147,13 @@ pub fn begin(context: &Arc<Context>) -> (Watches, Queues) {
     let mut all = Beginning { context: context.clone(), wakes, caches, tasks: JoinSet::new() };
     let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
     let of_stores = format!("{ours},{}={}", labels::APP_COMPONENT, Component::Store.as_str());
-    let agents = all.needed::<Guarded<AgentDeployment>>("", |agent| vec![wakes::of_agent(agent)]);
-    let concerned = agents.clone();
-    let engines = all.needed::<Guarded<Engine>>("", move |engine| wakes::of_engine(&concerned, engine));
-    let profiles = all.needed::<Guarded<Profile>>("", wakes::of_profile);
-    let concerned = agents.clone();
-    let claims =
-        all.needed::<Guarded<PersistentVolumeClaim>>(&of_stores, move |claim| wakes::of_claim(&concerned, claim));
-    let concerned = agents.clone();
+    let agents = all.controlled::<AgentDeployment>("", |agent| vec![wakes::of_agent(agent)]);
+    let concerned = agents.objects.clone();
+    let engines = all.controlled::<Engine>("", move |engine| wakes::of_engine(&concerned, engine));
+    let profiles = all.controlled::<Profile>("", wakes::of_profile);
+    let concerned = agents.objects.clone();
+    let claims = all.controlled::<PersistentVolumeClaim>(&of_stores, move |claim| wakes::of_claim(&concerned, claim));
+    let concerned = agents.objects.clone();
     let jobs = all.needed::<Job>(&ours, move |job| wakes::of_job(&concerned, job));
     let woken = context.clone();
     all.needed::<Pod>(&ours, move |pod| wakes::of_pod(&woken.neighbours, &woken.glanced_neighbours, pod));
@@ -161,15 +176,41 @@ pub fn begin(context: &Arc<Context>) -> (Watches, Queues) {
 }
 
 impl Beginning {
+    fn controlled<K>(
+        &mut self,
+        selector: &str,
+        wake: impl Fn(&Guarded<K>) -> Vec<Wake> + Send + Sync + 'static,
+    ) -> Controlled<K>
+    where
+        K: Read + Kept,
+        Guarded<K>: Stripped,
+    {
+        let (names, mut writer) = reflector::store();
+        let named = move |event: &Event<Guarded<K>>| writer.apply_watcher_event(&name_of(event));
+        let objects = self.begin(selector, Box::new(named), wake);
+        self.caches.add(objects.clone());
+        Controlled { names, objects }
+    }
+
     fn needed<K: Read + Kept + Stripped>(
         &mut self,
         selector: &str,
         wake: impl Fn(&K) -> Vec<Wake> + Send + Sync + 'static,
     ) -> Cache<K> {
-        let (shown, writer) = cache(K::restored);
+        let shown = self.begin(selector, Box::new(|_| {}), wake);
         self.caches.add(shown.clone());
+        shown
+    }
+
+    fn begin<K: Read + Kept + Stripped>(
+        &mut self,
+        selector: &str,
+        named: Names<K>,
+        wake: impl Fn(&K) -> Vec<Wake> + Send + Sync + 'static,
+    ) -> Cache<K> {
+        let (shown, writer) = cache();
         let events = self.events::<K>(selector);
-        self.follow(Followed { writer, events, is_served: true }, wake);
+        self.follow(Followed { writer, named, events, is_served: true }, wake);
         shown
     }
 
@@ -179,10 +220,10 @@ impl Beginning {
         selector: &str,
         wake: impl Fn(&K) -> Vec<Wake> + Send + Sync + 'static,
     ) {
-        let (shown, writer) = cache(K::restored);
+        let (shown, writer) = cache();
         self.caches.add_optional(shown);
         let events = self.events::<K>(selector);
-        self.follow(Followed { writer, events, is_served: false }, wake);
+        self.follow(Followed { writer, named: Box::new(|_| {}), events, is_served: false }, wake);
     }
 
     fn events<K: Read>(&self, selector: &str) -> Events<K> {
@@ -206,8 +247,28 @@ impl Beginning {
 /// Begins a watch with a list.
 type Events<K> = Box<dyn Fn() -> BoxStream<'static, watcher::Result<Event<K>>> + Send + Sync>;
 
+/// Keeps the names of the objects that events show.
+type Names<K> = Box<dyn FnMut(&Event<K>) + Send>;
+
+/// An event without what controllers find in a cache.
+fn name_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Event<Named<K>> {
+    let named = |object: &Guarded<K>| {
+        let of = object.meta();
+        let metadata = ObjectMeta { name: of.name.clone(), namespace: of.namespace.clone(), ..ObjectMeta::default() };
+        metadata.into_response_partial()
+    };
+    match event {
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(named(object)),
+        Event::InitDone => Event::InitDone,
+        Event::Apply(object) => Event::Apply(named(object)),
+        Event::Delete(object) => Event::Delete(named(object)),
+    }
+}
+
 struct Followed<K: Kept> {
     writer: Writer<K>,
+    named: Names<K>,
     events: Events<K>,
     /// Whether every cluster serves the kind.
     is_served: bool,
@@ -220,7 +281,7 @@ async fn follow<K: Kept + Stripped>(
     mut wakes: Wakes,
     wake: impl Fn(&K) -> Vec<Wake>,
 ) -> Infallible {
-    let Followed { mut writer, events, is_served } = followed;
+    let Followed { mut writer, mut named, events, is_served } = followed;
     let mut back_off = BackOff::default();
     loop {
         if !is_served && !serves::<K>(reader).await {
@@ -234,11 +295,13 @@ async fn follow<K: Kept + Stripped>(
             match event {
                 Ok(event) => {
                     back_off.seen(&event);
-                    for changed in writer.take(&event) {
-                        if !writer.has(&changed) {
-                            let metadata = changed.meta();
-                            let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-                            applied.forget::<K>(namespace.unwrap_or_default(), name.unwrap_or_default());
+                    named(&event);
+                    for changed in writer.take(event) {
+                        let is_gone = matches!(changed, Changed::Gone(_));
+                        let Some(changed) = writer.object(changed) else { continue };
+                        if is_gone {
+                            let (namespace, name) = place(&changed);
+                            applied.forget::<K>(&namespace, &name);
                         }
                         for woken in wake(&changed) {
                             wakes.send(woken).await;

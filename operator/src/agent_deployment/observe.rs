@@ -29,7 +29,9 @@ use slipway_crds::{
 use slipway_operator_core::{
     agent_deployment::{
         commands::Annotated,
-        monitoring::{counted::Keep, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
+        monitoring::{
+            counted::Keep, drift::MemoryView, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check,
+        },
         rollout::{judged_after, revision::Revision},
         world::{
             CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
@@ -45,7 +47,7 @@ use tracing::warn;
 
 use self::kinds::KnownKinds;
 use crate::{
-    evidence::{Asked, Pods, Question, Room},
+    evidence::{Asked, AskedPod, Pods, Question, Room, Windows},
     kube_io::{
         jobs::job_views,
         read::{ReadError, Reader},
@@ -78,11 +80,68 @@ pub struct Observed {
     pub room: Option<Room>,
 }
 
-/// Observes an AgentDeployment as it is now; absent when it is gone or going.
+/// What the pods of an AgentDeployment said.
+pub struct Heard<'a> {
+    /// When they were asked: what they had not finished then is read the next time.
+    now: Timestamp,
+    question: Question<'a>,
+    pods: Vec<AskedPod>,
+    asked: Asked,
+}
+
+impl<'a> Heard<'a> {
+    async fn ask(asking: &Pods, now: Timestamp, question: Question<'a>, pods: Vec<AskedPod>) -> Self {
+        let asked = asking.ask(&question, &pods).await;
+        Self { now, question, pods, asked }
+    }
+}
+
+/// Asks the pods before anything else is read: who waits for them keeps nothing else in memory.
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
+pub async fn hear<'a>(sources: Sources<'_>, namespace: &'a str, name: &str) -> Result<Option<Heard<'a>>, ReadError> {
+    let Sources { reader, pods: asking, clock, .. } = sources;
+    let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
+    let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
+    let pods = asked_pods(&judged_pods(&object, &reader.list::<Pod>(namespace, &mine).await?));
+    let memory = drift::memory(&reader.list::<ConfigMap>(namespace, &mine).await?, name);
+    let now = clock();
+    let question = question(&object, &memory, (namespace, name), now);
+    drop((object, memory));
+    Ok(Some(Heard::ask(asking, now, question, pods).await))
+}
+
+/// What pods are asked.
+fn question<'a>(
+    object: &AgentDeployment,
+    memory: &MemoryView,
+    (namespace, name): (&'a str, &str),
+    now: Timestamp,
+) -> Question<'a> {
+    let compared = compared_rollout(object);
+    let windows = match compared {
+        Some(rollout) => Some(Windows::after(judged_after(rollout, now))),
+        None if is_check_due(object, now) => Some(Windows::after(0)),
+        None => drift::unread(memory, (namespace, name), now),
+    };
+    Question { namespace, windows, keep: Keep::of(&object.spec), has_canary: compared.is_some() }
+}
+
+fn asked_pods(pods: &[Pod]) -> Vec<AskedPod> {
+    pods.iter().filter_map(AskedPod::of).collect()
+}
+
+/// Observes an AgentDeployment as it is now; absent when it is gone or going. What its pods have said already is taken,
+/// if it answers what they are to be asked.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn observe<'a>(
+    sources: Sources<'_>,
+    (namespace, name): (&'a str, &str),
+    heard: Option<Heard<'a>>,
+) -> Result<Option<Observed>, ReadError> {
     let Sources { reader, pods: asking, prometheus, settings, clock } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
@@ -107,18 +166,21 @@ pub async fn observe(sources: Sources<'_>, namespace: &str, name: &str) -> Resul
     let engines = lasting.map(|engine| (engine.name_any(), engine.status.unwrap_or_default())).collect();
     // What the whole namespace has takes megabytes, and pods are waited for.
     drop((jobs, pods));
-    // Before pods are asked: what they had not finished then is read the next time.
-    let now = clock();
     let memory = drift::memory(&config_maps, name);
-    let compared = compared_rollout(&object);
-    let is_due = compared.is_none() && (drift::is_due(&memory, now) || is_check_due(&object, now));
-    let question = Question {
-        namespace,
-        windows_after: compared.map(|rollout| judged_after(rollout, now)).or(is_due.then_some(0)),
-        keep: Keep::of(&object.spec),
-        has_canary: compared.is_some(),
+    let asked_at = |now: Timestamp| (question(&object, &memory, (namespace, name), now), asked_pods(&judged));
+    let heard = heard.filter(|heard| asked_at(heard.now) == (heard.question.clone(), heard.pods.clone()));
+    let heard = match heard {
+        Some(heard) => heard,
+        None => {
+            // Before pods are asked: what they had not finished then is read the next time.
+            let now = clock();
+            let (question, pods) = asked_at(now);
+            Heard::ask(asking, now, question, pods).await
+        }
     };
-    let Asked { counted, windows: asked, room } = asking.ask(question, &judged).await;
+    let Heard { now, question, asked: Asked { counted, windows: asked, room }, .. } = heard;
+    let compared = compared_rollout(&object);
+    let is_due = compared.is_none() && question.windows.is_some();
     let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
     let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
     let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));

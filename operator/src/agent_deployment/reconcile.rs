@@ -12,38 +12,62 @@ use slipway_operator_core::{
 use super::observe::{self, Observed, Sources};
 use crate::{
     kube_io::read::Reader,
-    reconcile::{Context, ReconcileError, carry_out},
+    reconcile::{Context, ReconcileError, carry_out, carry_out_at_a_glance},
+    turns::Phase,
 };
+
+/// When figures are looked at again for which there was no turn.
+const LATER: Duration = Duration::from_secs(10);
 
 /// Glances at what watches have shown. Where that leaves something to be done: observes, decides and carries out.
 ///
 /// # Errors
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let has_canary = observe::has_canary(&object);
-    let at_a_glance = context.turns.glance(&object.namespace().unwrap_or_default(), has_canary).await;
-    let glanced = Box::pin(glance(&object, &context)).await;
-    // Whoever waits for a turn at the API server keeps nobody from glancing.
-    drop(at_a_glance);
+    let agent = Agent::of(&object);
+    // Who waits takes no memory.
+    drop(object);
+    let glanced = Box::pin(glance(&agent, &context)).await;
     if let Glanced::AtRest(action) = glanced {
         return Ok(action);
     }
     if let Glanced::Figures(object, plan) = glanced {
-        let _turn = context.turns.take(has_canary).await;
-        return carry_out(&context, object.as_ref(), object.status.as_ref(), *plan).await;
+        // Figures do not wait either: they are the same, or better, a while later.
+        let Some(_turn) = context.turns.take_now(agent.phase) else { return Ok(Action::requeue(LATER)) };
+        return carry_out_at_a_glance(&context, object.as_ref(), object.status.as_ref(), *plan).await;
     }
-    let _turn = context.turns.take(has_canary).await;
-    Box::pin(look(object, context.clone())).await
+    let _turn = context.turns.take(agent.phase).await;
+    Box::pin(look(agent, context.clone())).await
+}
+
+/// Which agent it is.
+struct Agent {
+    namespace: String,
+    name: String,
+    uid: String,
+    phase: Phase,
+}
+
+impl Agent {
+    fn of(object: &AgentDeployment) -> Self {
+        let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
+        let has_revision = object.status.as_ref().is_some_and(|status| status.rollout.is_some());
+        let phase = match (observe::has_canary(object), has_revision) {
+            (true, _) => Phase::Canary,
+            (false, true) => Phase::Serving,
+            (false, false) => Phase::Beginning,
+        };
+        Self { namespace, name: object.name_any(), uid, phase }
+    }
 }
 
 /// Observes on the API server, decides and carries out.
-async fn look(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let namespace = object.namespace().unwrap_or_default();
+async fn look(agent: Agent, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let Agent { namespace, name, uid, .. } = &agent;
     let sources = sources(&context, &context.reader);
-    let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
-    let uid = object.uid().unwrap_or_default();
+    let observed = observe::observe(sources, (namespace, name), None).await.map_err(ReconcileError::Observe)?;
     let Some(Observed { object, mut world, room }) = observed else {
-        context.notifier.forget(&uid);
+        context.notifier.forget(uid);
         return Ok(Action::requeue(Duration::from_secs(3600)));
     };
     world.settled = context.notifier.settled(&world.owner.uid);
@@ -68,10 +92,13 @@ enum Glanced {
     Unclear,
 }
 
-async fn glance(object: &AgentDeployment, context: &Context) -> Glanced {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+async fn glance(Agent { namespace, name, phase, .. }: &Agent, context: &Context) -> Glanced {
     let Some(reader) = context.glance() else { return Glanced::Unclear };
-    let observed = observe::observe(sources(context, &reader), &namespace, &name).await;
+    let sources = sources(context, &reader);
+    let Ok(Some(heard)) = observe::hear(sources, namespace, name).await else { return Glanced::Unclear };
+    // Whoever waits for pods, or for a turn at the API server, keeps nobody from glancing.
+    let _at_a_glance = context.turns.glance(namespace, *phase).await;
+    let observed = observe::observe(sources, (namespace, name), Some(heard)).await;
     let Ok(Some(Observed { object, mut world, .. })) = observed else { return Glanced::Unclear };
     world.settled = context.notifier.settled(&world.owner.uid);
     let Ok(plan) = decide::decide(&world) else { return Glanced::Unclear };
@@ -80,7 +107,7 @@ async fn glance(object: &AgentDeployment, context: &Context) -> Glanced {
     }
     let lacking: Vec<Child> = context.lacking(&object, &plan).cloned().collect();
     match &object.status {
-        Some(before) if figures::are_all(&name, before, &plan, &lacking) => {
+        Some(before) if figures::are_all(name, before, &plan, &lacking) => {
             Glanced::Figures(Box::new(object), Box::new(Plan { children: lacking, ..plan }))
         }
         Some(_) | None => Glanced::Unclear,

@@ -28,16 +28,18 @@ fn a_pod_that_is_deleted_drained_or_evicted_is_leaving() {
     assert_eq!(asked(None, &disrupted), expected(false, true));
 }
 
-fn pod(name: &str, address: &str) -> Pod {
+fn pod(name: &str, address: &str) -> AskedPod {
     let metadata = json!({"name": name, "labels": {"slipway.dev/revision": "a"}});
     let status = json!({"podIP": address, "conditions": [{"type": "Ready", "status": "True"}]});
-    serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": []}, "status": status})).unwrap()
+    let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": status});
+    AskedPod::of(&serde_json::from_value(pod).unwrap()).unwrap()
 }
 
 fn question(namespace: &str, windows_after: Option<u64>) -> Question<'_> {
     let spec = json!({"model": {"uri": "hf://a/b"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
     let keep = Keep::of(&serde_json::from_value(spec).unwrap());
-    Question { namespace, windows_after, keep, has_canary: false }
+    let windows = windows_after.map(Windows::after);
+    Question { namespace, windows, keep, has_canary: false }
 }
 
 /// Pods with addresses of 10.9 never answer, and those of 10.8 begin an answer and never end it. Others have counted a
@@ -71,9 +73,9 @@ fn pods(asked: Arc<Mutex<Vec<String>>>, started_at: &'static str) -> Pods {
 }
 
 /// Whether the one pod was heard, and after how many seconds.
-async fn heard(all: &Pods, question: Question<'_>, own: &[Pod]) -> (bool, u64) {
+async fn heard(all: &Pods, question: Question<'_>, own: &[AskedPod]) -> (bool, u64) {
     let begin = Instant::now();
-    let asked = all.ask(question, own).await;
+    let asked = all.ask(&question, own).await;
     (asked.counted["a"][0].is_some(), begin.elapsed().as_secs())
 }
 
@@ -81,13 +83,13 @@ async fn heard(all: &Pods, question: Question<'_>, own: &[Pod]) -> (bool, u64) {
 async fn a_pod_is_asked_for_what_it_has_counted_since() {
     let asked = Arc::default();
     let (all, own) = (pods(Arc::clone(&asked), "t"), [pod("p", "10.1.0.1")]);
-    let first = all.ask(question("team", None), &own).await;
-    let second = all.ask(question("team", None), &own).await;
+    let first = all.ask(&question("team", None), &own).await;
+    let second = all.ask(&question("team", None), &own).await;
     assert_eq!((first.counted["a"].clone(), first.windows), (second.counted["a"].clone(), BTreeMap::new()));
-    let judged = all.ask(question("team", Some(104)), &own).await;
+    let judged = all.ask(&question("team", Some(104)), &own).await;
     let windows = judged.windows["a"][0].evidence.as_ref().unwrap().windows.iter().map(|window| window.id);
     assert_eq!(windows.collect::<Vec<_>>(), [105, 106, 107, 108, 109]);
-    all.ask(question("other", None), &own).await;
+    all.ask(&question("other", None), &own).await;
     let url = |after: u64| format!("http://10.1.0.1:9464{PATH}?after={after}");
     assert_eq!(*asked.lock().unwrap(), [url(0), url(109), url(104), url(0)]);
 }
@@ -96,15 +98,15 @@ async fn a_pod_is_asked_for_what_it_has_counted_since() {
 async fn eight_agents_whose_pods_never_answer_delay_no_other_agent() {
     let all = Arc::new(pods(Arc::default(), "t"));
     let (healthy, begin) = ([pod("p", "10.1.0.1")], Instant::now());
-    all.ask(question("team", None), &healthy).await;
+    all.ask(&question("team", None), &healthy).await;
     let silent = |agent: usize| {
         let all = Arc::clone(&all);
         async move {
             let (namespace, own) =
                 (format!("team-{agent}"), (0..8).map(|n| pod(&format!("p{n}"), &format!("10.9.{agent}.{n}"))));
-            let own: Vec<Pod> = own.collect();
+            let own: Vec<AskedPod> = own.collect();
             loop {
-                let asked = all.ask(question(&namespace, None), &own).await;
+                let asked = all.ask(&question(&namespace, None), &own).await;
                 assert_eq!(asked.counted["a"], vec![None; 8]);
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -114,11 +116,11 @@ async fn eight_agents_whose_pods_never_answer_delay_no_other_agent() {
     for second in 1..120 {
         tokio::time::sleep_until(begin + Duration::from_secs(second)).await;
         let (before, newcomer) = (Instant::now(), [pod(&format!("n{second}"), "10.1.0.2")]);
-        let known = all.ask(question("team", None), &healthy).await;
+        let known = all.ask(&question("team", None), &healthy).await;
         assert_eq!((known.counted["a"][0].is_some(), before.elapsed()), (true, Duration::ZERO), "at {second} s");
         // New pods of theirs are asked for two seconds at most, once.
         if second > 2 {
-            let new = all.ask(question("team", None), &newcomer).await;
+            let new = all.ask(&question("team", None), &newcomer).await;
             assert_eq!((new.counted["a"][0].is_some(), before.elapsed()), (true, Duration::ZERO), "at {second} s");
         }
     }
@@ -130,11 +132,11 @@ async fn a_silent_pod_is_left_alone_for_a_while_and_heard_once_it_answers() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let all = pods(Arc::clone(&asked), "t");
     for _ in 0..3 {
-        all.ask(question("team", None), &[pod("p", "10.9.0.1")]).await;
+        all.ask(&question("team", None), &[pod("p", "10.9.0.1")]).await;
     }
     assert_eq!(asked.lock().unwrap().len(), 1);
     tokio::time::advance(AGAIN).await;
-    let heard = all.ask(question("team", None), &[pod("p", "10.1.0.1")]).await;
+    let heard = all.ask(&question("team", None), &[pod("p", "10.1.0.1")]).await;
     assert!(heard.counted["a"][0].is_some());
 }
 
@@ -153,13 +155,13 @@ async fn a_pod_that_waited_in_vain_for_its_turn_is_not_silent() {
 async fn answers_that_never_end_delay_no_pod_that_has_answered_and_no_canary() {
     let all = Arc::new(pods(Arc::default(), "t"));
     let (known, first) = ([pod("p", "10.1.0.1")], [pod("c", "10.1.0.2")]);
-    all.ask(question("team", None), &known).await;
+    all.ask(&question("team", None), &known).await;
     let stalled = (0..8).map(|agent| {
         let all = Arc::clone(&all);
         tokio::spawn(async move {
-            let own: Vec<Pod> = (0..8).map(|n| pod(&format!("p{n}"), &format!("10.8.{agent}.{n}"))).collect();
+            let own: Vec<AskedPod> = (0..8).map(|n| pod(&format!("p{n}"), &format!("10.8.{agent}.{n}"))).collect();
             loop {
-                all.ask(question(&format!("team-{agent}"), None), &own).await;
+                all.ask(&question(&format!("team-{agent}"), None), &own).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         })
@@ -179,7 +181,7 @@ async fn pods_that_never_answer_take_no_room() {
     let all = Arc::new(pods(Arc::default(), "t"));
     let windows = |namespace: &'static str, address: &'static str| {
         let all = Arc::clone(&all);
-        async move { all.ask(question(namespace, Some(0)), &[pod("p", address)]).await }
+        async move { all.ask(&question(namespace, Some(0)), &[pod("p", address)]).await }
     };
     let silent: Vec<_> = (0..8).map(|_| tokio::spawn(windows("silent", "10.9.0.1"))).collect();
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -192,20 +194,24 @@ async fn pods_that_never_answer_take_no_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_nothing_is_read_and_a_canary_waits() {
+async fn without_room_no_windows_are_kept_and_a_canary_waits() {
     let (all, own) = (Arc::new(pods(Arc::default(), "t")), [pod("p", "10.1.0.1")]);
     let mut kept = Vec::new();
     for _ in 0..ROOMS[1] {
-        kept.push(all.ask(question("team", Some(0)), &own).await);
+        kept.push(all.ask(&question("team", Some(0)), &own).await);
     }
-    assert_eq!(heard(&all, question("team", Some(0)), &own).await, (false, LOOK.as_secs()));
-    assert_eq!(heard(&all, question("other", Some(0)), &own).await, (true, 0));
+    let windows = async |namespace: &str| {
+        let asked = all.ask(&question(namespace, Some(0)), &own).await;
+        assert!(asked.counted["a"][0].is_some(), "what was counted is known all the same");
+        (asked.windows.get("a").map_or(0, Vec::len), asked.room.is_some())
+    };
+    assert_eq!((windows("team").await, windows("other").await), ((0, false), (1, true)));
     kept.pop();
-    assert_eq!(heard(&all, question("team", Some(0)), &own).await, (true, 0));
+    assert_eq!(windows("team").await, (1, true));
     let canary = || Question { has_canary: true, ..question("team", Some(0)) };
     let mut canaries = Vec::new();
     for _ in 0..ROOMS_OF_CANARIES[1] {
-        canaries.push(all.ask(canary(), &own).await);
+        canaries.push(all.ask(&canary(), &own).await);
     }
     let waiting = tokio::spawn({
         let all = Arc::clone(&all);

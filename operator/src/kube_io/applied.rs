@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn an_object_is_what_it_should_be_as_long_as_neither_it_nor_the_wish_changes() {
-        let (shown, mut writer) = cache(Service::clone);
+        let (shown, mut writer) = cache();
         let mut caches = Caches::default();
         caches.add(shown);
         for event in [Event::Init, Event::InitApply(service("7", "x")), Event::InitDone] {
-            writer.take(&event);
+            writer.take(event);
         }
         let (applied, wanted) = (Applied::default(), service("", "x"));
         let child = |service: &Service| Child::Service(Box::new(service.clone()));
@@ -139,7 +139,7 @@ mod tests {
         assert!(applied.holds(&caches, "team", &child(&wanted)));
         assert!(!applied.holds(&caches, "team", &child(&service("", "y"))), "another wish");
         assert!(!applied.holds(&caches, "other", &child(&wanted)));
-        writer.take(&Event::Apply(service("8", "x")));
+        writer.take(Event::Apply(service("8", "x")));
         assert!(!applied.holds(&caches, "team", &child(&wanted)), "another version");
         applied.remember("team", &service("8", "x"), content_hash(&wanted).unwrap().short());
         assert!(applied.holds(&caches, "team", &child(&wanted)));

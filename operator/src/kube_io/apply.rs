@@ -21,7 +21,11 @@ use slipway_operator_core::{
 };
 use thiserror::Error;
 
-use super::{applied::Applied, difference};
+use super::{
+    applied::Applied,
+    cache::{Caches, Kept},
+    difference,
+};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -80,6 +84,14 @@ pub enum ApplyError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// A plan that was made at a glance is about another version.
+    #[error("{kind} {name} has changed since it was glanced at")]
+    Changed {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+    },
     /// The API server did not create an object.
     #[error("failed to create {kind} {name}")]
     Create {
@@ -105,21 +117,28 @@ pub enum ApplyError {
 }
 
 /// Kinds that plans write: namespaced, and known at compile time.
-trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
-{
-}
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
-{
+trait Kind: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
+impl<K> Kind for K where K: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
+
+/// Where children are written.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The connection to the API server.
+    pub client: &'a Client,
+    /// What was compared before.
+    pub applied: &'a Applied,
+    /// Of a plan that was made at a glance: what the glance saw. No other version is written over.
+    pub glanced: Option<&'a Caches>,
+    /// The namespace.
+    pub namespace: &'a str,
 }
 
 /// Makes a child be what it should be.
 ///
 /// # Errors
 /// When the API server refuses; nothing is repeated here.
-pub async fn apply(client: &Client, applied: &Applied, namespace: &str, child: &Child) -> Result<(), ApplyError> {
-    let ensured = (client, applied, namespace);
+pub async fn apply(ensured: Target<'_>, child: &Child) -> Result<(), ApplyError> {
+    let Target { client, namespace, .. } = ensured;
     match child {
         Child::ConfigMap(object) => ensure(ensured, object.as_ref()).await,
         Child::Service(object) => ensure(ensured, object.as_ref()).await,
@@ -136,46 +155,82 @@ pub async fn apply(client: &Client, applied: &Applied, namespace: &str, child: &
     }
 }
 
+/// An object as it should be.
+struct Wanted<K> {
+    kind: String,
+    name: String,
+    api: Api<K>,
+    value: Value,
+    hash: String,
+}
+
+impl<K: Kind> Wanted<K> {
+    fn of(Target { client, namespace, .. }: Target<'_>, wanted: &K) -> Result<Self, ApplyError> {
+        let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
+        let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
+        let value = serde_json::to_value(wanted).map_err(serialize)?;
+        let hash = content_hash(&value);
+        let hash = hash.map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
+        let api = Api::namespaced(client.clone(), namespace);
+        Ok(Self { kind, name, api, value, hash: hash.short().to_owned() })
+    }
+
+    /// Compares an object with it, and remembers where it is the same.
+    fn is(&self, Target { applied, namespace, .. }: Target<'_>, object: &K) -> Result<bool, ApplyError> {
+        let serialize = |source| ApplyError::Serialize { kind: self.kind.clone(), name: self.name.clone(), source };
+        let seen = serde_json::to_value(object).map_err(serialize)?;
+        let is_it =
+            difference::applied_hash(&seen) == Some(self.hash.as_str()) && difference::holds(&self.value, &seen);
+        if is_it {
+            applied.remember(namespace, object, &self.hash);
+        }
+        Ok(is_it)
+    }
+
+    /// Writes it; with a version, only over that one.
+    async fn write(&self, over: Option<String>) -> Result<K, kube::Error> {
+        let mut marked = self.value.clone();
+        marked["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(self.hash.clone());
+        if let Some(version) = over {
+            marked["metadata"]["resourceVersion"] = Value::String(version);
+        }
+        let params = PatchParams::apply(labels::FIELD_MANAGER).force();
+        self.api.patch(&self.name, &params, &Patch::Apply(&marked)).await
+    }
+
+    fn refused(&self, source: kube::Error) -> ApplyError {
+        ApplyError::Apply { kind: self.kind.clone(), name: self.name.clone(), source: Box::new(source) }
+    }
+}
+
 /// Applies an object unless it already is what it should be.
-async fn ensure<K: Kind>(
-    (client, applied, namespace): (&Client, &Applied, &str),
-    wanted: &K,
-) -> Result<(), ApplyError> {
-    let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let observed = api.get_opt(&name).await.map_err(|source| ApplyError::Get {
-        kind: kind.clone(),
-        name: name.clone(),
+async fn ensure<K: Kind>(target: Target<'_>, object: &K) -> Result<(), ApplyError> {
+    let wanted = Wanted::of(target, object)?;
+    let glanced = target.glanced.and_then(|caches| caches.of::<K>()?.version(target.namespace, &wanted.name));
+    if let Some(version) = glanced {
+        // Caches have nothing but what is ours.
+        match wanted.write(Some(version)).await {
+            Ok(written) => return wanted.is(target, &written).map(drop),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                return Err(ApplyError::Changed { kind: wanted.kind, name: wanted.name });
+            }
+            Err(source) => return Err(wanted.refused(source)),
+        }
+    }
+    let observed = wanted.api.get_opt(&wanted.name).await.map_err(|source| ApplyError::Get {
+        kind: wanted.kind.clone(),
+        name: wanted.name.clone(),
         source: Box::new(source),
     })?;
     if observed.as_ref().is_some_and(|observed| !is_ours(observed)) {
-        return Err(ApplyError::Foreign { kind, name });
+        return Err(ApplyError::Foreign { kind: wanted.kind, name: wanted.name });
     }
-    let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
-    let value = serde_json::to_value(wanted).map_err(serialize)?;
-    let hash =
-        content_hash(&value).map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
-    let is_as_wanted = |object: &K| {
-        let seen = serde_json::to_value(object).map_err(serialize)?;
-        let is_it = difference::applied_hash(&seen) == Some(hash.short()) && difference::holds(&value, &seen);
-        if is_it {
-            applied.remember(namespace, object, hash.short());
-        }
-        Ok(is_it)
-    };
-    if observed.as_ref().map(is_as_wanted).transpose()? == Some(true) {
+    if observed.map(|observed| wanted.is(target, &observed)).transpose()? == Some(true) {
         return Ok(());
     }
-    let mut marked = value.clone();
-    marked["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash.short().to_owned());
-    let params = PatchParams::apply(labels::FIELD_MANAGER).force();
-    let written = api.patch(&name, &params, &Patch::Apply(&marked)).await.map_err(|source| ApplyError::Apply {
-        kind: kind.clone(),
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
+    let written = wanted.write(None).await.map_err(|source| wanted.refused(source))?;
     // What an admission webhook has changed is no agreement, and is compared again.
-    is_as_wanted(&written).map(drop)
+    wanted.is(target, &written).map(drop)
 }
 
 /// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label
@@ -255,10 +310,73 @@ async fn delete<K: Kind>(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt;
+    use k8s_openapi::{
+        api::core::v1::{ConfigMap, Service},
+        apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    };
+    use kube::{client::Body, runtime::watcher::Event};
+    use pretty_assertions::assert_eq;
     use rstest::rstest;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
 
     use super::*;
+    use crate::kube_io::cache::cache;
+
+    /// An API server that gives every request the same answer; and the requests, each with the version in its body.
+    fn server(code: u16, answer: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = requests.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (seen, answer) = (seen.clone(), answer.to_string());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let version = body["metadata"]["resourceVersion"].as_str().unwrap_or("any").to_owned();
+                seen.lock().unwrap().push(format!("{} {version}", parts.method));
+                Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer.into_bytes()))?)
+            }
+        });
+        (Client::new(service, "team"), requests)
+    }
+
+    fn config_map(version: &str) -> ConfigMap {
+        let labels = json!({"app.kubernetes.io/managed-by": "slipway"});
+        let metadata = json!({"namespace": "team", "name": "a", "resourceVersion": version, "labels": labels});
+        serde_json::from_value(json!({"metadata": metadata, "data": {"version": version}})).unwrap()
+    }
+
+    #[rstest]
+    #[case::as_it_was(200, json!(config_map("8")), "Ok(())")]
+    #[case::changed(409, json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}),
+        "Err(Changed { kind: \"ConfigMap\", name: \"a\" })")]
+    #[tokio::test]
+    async fn what_was_decided_at_a_glance_is_written_over_the_version_that_was_seen_and_no_other(
+        #[case] code: u16,
+        #[case] answer: Value,
+        #[case] expected: &str,
+    ) {
+        let ((client, requests), applied) = (server(code, answer), Applied::default());
+        let (shown, mut writer) = cache();
+        let mut caches = Caches::default();
+        caches.add(shown);
+        for event in [Event::Init, Event::InitApply(config_map("7")), Event::InitDone] {
+            writer.take(event);
+        }
+        let mut wanted = config_map("");
+        wanted.metadata.resource_version = None;
+        let child = Child::ConfigMap(Box::new(wanted));
+        let target = Target { client: &client, applied: &applied, glanced: Some(&caches), namespace: "team" };
+        assert_eq!(format!("{:?}", apply(target, &child).await), expected);
+        assert_eq!(*requests.lock().unwrap(), ["PATCH 7"]);
+        drop(apply(Target { glanced: None, ..target }, &child).await);
+        assert_eq!(requests.lock().unwrap()[1], "GET any");
+    }
 
     #[rstest]
     #[case::with_our_label(labels::APP_MANAGED_BY, labels::MANAGED_BY, "", "", true)]

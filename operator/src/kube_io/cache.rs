@@ -1,48 +1,52 @@
-//! What watches have shown: objects of a kind without what nobody reads of them.
+//! What watches have shown: objects of a kind without what nobody reads of them, as text. An object takes a tenth of
+//! the memory that way, and is read again where somebody looks at it.
 //!
 //! Caches say when to look, and that there is nothing to do. They are never the ground of a write: what a glance at
 //! them finds to be done is decided again on what the API server says.
 
+mod entry;
 mod selector;
 mod strip;
 
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
+    fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use kube::{
-    Resource,
-    runtime::{
-        reflector::{self, ObjectRef, Store},
-        watcher::Event,
-    },
-};
+use kube::{Resource, runtime::watcher::Event};
 
-use self::selector::Selector;
 pub use self::strip::Stripped;
+use self::{entry::Entry, selector::Selector};
 
 /// What a kind must be to be kept.
 pub trait Kept: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {}
 impl<K> Kept for K where K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {}
 
+/// By namespace and name.
+type Objects = HashMap<Box<str>, BTreeMap<Box<str>, Entry>>;
+
 /// The objects of a kind, by namespace. Clones are the same one.
 pub struct Cache<K: Kept> {
-    objects: Store<K>,
-    names: Arc<Mutex<HashMap<String, BTreeSet<String>>>>,
+    objects: Arc<RwLock<Objects>>,
     is_ready: Arc<AtomicBool>,
-    /// Gives an object as it was before it was stripped, but for what is lost.
-    restore: fn(&K) -> K,
+    unpack: fn(&[u8]) -> Option<K>,
 }
 
 impl<K: Kept> Clone for Cache<K> {
     fn clone(&self) -> Self {
-        let Self { objects, names, is_ready, restore } = self;
-        Self { objects: objects.clone(), names: names.clone(), is_ready: is_ready.clone(), restore: *restore }
+        let Self { objects, is_ready, unpack } = self;
+        Self { objects: objects.clone(), is_ready: is_ready.clone(), unpack: *unpack }
+    }
+}
+
+impl<K: Kept> fmt::Debug for Cache<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("is_ready", &self.is_ready).finish_non_exhaustive()
     }
 }
 
@@ -52,91 +56,115 @@ impl<K: Kept> Cache<K> {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// The objects as controllers and metrics read them.
-    pub fn store(&self) -> Store<K> {
-        self.objects.clone()
-    }
-
-    /// The objects of a namespace, by name.
-    pub fn of_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = names.get(namespace).into_iter().flatten();
-        names.filter_map(|name| self.objects.get(&ObjectRef::new(name).within(namespace))).collect()
-    }
-
-    /// The objects of a namespace that a selector of labels selects.
+    /// The objects of a namespace that a selector of labels selects, by name.
     pub fn list(&self, namespace: &str, selector: &str) -> Vec<K> {
         let selector = Selector::parse(selector);
-        let objects = self.of_namespace(namespace);
-        let selected = objects.iter().filter(|object| selector.matches(object.meta().labels.as_ref()));
-        selected.map(|object| (self.restore)(object)).collect()
+        let objects = self.objects();
+        let entries = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
+        if selector.is_of(&entry::KEYS) {
+            let selected = entries.filter(|entry| selector.matches(|key| entry.label(key)));
+            return selected.filter_map(|entry| (self.unpack)(entry.body())).collect();
+        }
+        let matches = |object: &K| {
+            let labels = object.meta().labels.as_ref();
+            selector.matches(|key| labels?.get(key).map(String::as_str))
+        };
+        entries.filter_map(|entry| (self.unpack)(entry.body())).filter(matches).collect()
+    }
+
+    /// Looks at all objects, one after the other.
+    pub fn each(&self, mut look: impl FnMut(&K)) {
+        let namespaces: Vec<Box<str>> = self.objects().keys().cloned().collect();
+        // Who writes does not wait for all of them.
+        for namespace in namespaces {
+            self.list(&namespace, "").iter().for_each(&mut look);
+        }
     }
 
     /// An object, if it is there.
     pub fn get(&self, namespace: &str, name: &str) -> Option<K> {
-        self.objects.get(&ObjectRef::new(name).within(namespace)).map(|object| (self.restore)(&object))
+        (self.unpack)(self.objects().get(namespace)?.get(name)?.body())
     }
 
     /// The resource version of an object, if it is there.
     pub fn version(&self, namespace: &str, name: &str) -> Option<String> {
-        self.objects.get(&ObjectRef::new(name).within(namespace))?.meta().resource_version.clone()
+        Some(self.objects().get(namespace)?.get(name)?.version().to_owned())
+    }
+
+    fn objects(&self) -> RwLockReadGuard<'_, Objects> {
+        // No code panics while it holds the lock.
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Puts what a watch shows into a cache.
 pub struct Writer<K: Kept> {
     cache: Cache<K>,
-    objects: reflector::store::Writer<K>,
+    pack: fn(&K) -> Vec<u8>,
     /// What a list in progress has shown that is not known yet.
-    news: Vec<Arc<K>>,
+    news: Vec<(Box<str>, Box<str>)>,
+    /// Lists that have begun.
+    lists: u32,
 }
 
 /// An empty cache of a kind, and what writes it.
-pub fn cache<K: Kept>(restore: fn(&K) -> K) -> (Cache<K>, Writer<K>) {
-    let (objects, writer) = reflector::store();
-    let cache = Cache { objects, names: Arc::default(), is_ready: Arc::default(), restore };
-    (cache.clone(), Writer { cache, objects: writer, news: Vec::new() })
+pub fn cache<K: Kept + Stripped>() -> (Cache<K>, Writer<K>) {
+    let cache = Cache { objects: Arc::default(), is_ready: Arc::default(), unpack: K::unpacked };
+    (cache.clone(), Writer { cache, pack: K::packed, news: Vec::new(), lists: 0 })
+}
+
+/// An object that is new, changed or gone.
+#[derive(Debug)]
+pub enum Changed<K> {
+    /// A list has shown it.
+    Listed(Box<str>, Box<str>),
+    /// An event has shown it.
+    Shown(K),
+    /// It is gone.
+    Gone(K),
 }
 
 impl<K: Kept> Writer<K> {
     /// Takes an event in. Gives the objects that are new, changed or gone since: of a list, once it is whole.
-    pub fn take(&mut self, event: &Event<K>) -> Vec<Arc<K>> {
+    pub fn take(&mut self, event: Event<K>) -> Vec<Changed<K>> {
         match event {
             Event::Init => {
                 self.news.clear();
-                self.objects.apply_watcher_event(event);
+                self.lists = self.lists.wrapping_add(1);
                 Vec::new()
             }
             Event::InitApply(object) => {
-                let known = self.cache.objects.get(&ObjectRef::from_obj(object));
-                let version = |object: &K| object.meta().resource_version.clone();
-                if known.is_none_or(|known| version(&known) != version(object)) {
-                    self.news.push(Arc::new(object.clone()));
+                let (namespace, name) = place(&object);
+                if self.put(&object) {
+                    self.news.push((namespace, name));
                 }
-                self.objects.apply_watcher_event(event);
                 Vec::new()
             }
-            Event::InitDone => self.end_of_list(event),
+            Event::InitDone => self.end_of_list(),
             Event::Apply(object) => {
-                self.objects.apply_watcher_event(event);
-                self.with_names(object, |names, name| {
-                    names.insert(name);
-                });
-                vec![Arc::new(object.clone())]
+                self.put(&object);
+                vec![Changed::Shown(object)]
             }
             Event::Delete(object) => {
-                self.objects.apply_watcher_event(event);
-                self.with_names(object, |names, name| {
+                self.change(|objects| {
+                    let (namespace, name) = place(&object);
+                    let Some(names) = objects.get_mut(&namespace) else { return };
                     names.remove(&name);
+                    if names.is_empty() {
+                        objects.remove(&namespace);
+                    }
                 });
-                vec![Arc::new(object.clone())]
+                vec![Changed::Gone(object)]
             }
         }
     }
 
-    /// Whether an object is still there.
-    pub fn has(&self, object: &K) -> bool {
-        self.cache.objects.get(&ObjectRef::from_obj(object)).is_some()
+    /// An object that has changed, as it is now known.
+    pub fn object(&self, changed: Changed<K>) -> Option<K> {
+        match changed {
+            Changed::Listed(namespace, name) => self.cache.get(&namespace, &name),
+            Changed::Shown(object) | Changed::Gone(object) => Some(object),
+        }
     }
 
     /// The watch has ended: nobody knows what happens meanwhile.
@@ -144,35 +172,52 @@ impl<K: Kept> Writer<K> {
         self.cache.is_ready.store(false, Ordering::Release);
     }
 
-    fn end_of_list(&mut self, event: &Event<K>) -> Vec<Arc<K>> {
-        let before = self.cache.objects.state();
-        self.objects.apply_watcher_event(event);
-        let mut names: HashMap<String, BTreeSet<String>> = HashMap::new();
-        for object in self.cache.objects.state() {
-            let (namespace, name) = place(object.as_ref());
-            names.entry(namespace).or_default().insert(name);
-        }
-        *self.cache.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
-        self.cache.is_ready.store(true, Ordering::Release);
-        let is_gone = |object: &Arc<K>| self.cache.objects.get(&ObjectRef::from_obj(object.as_ref())).is_none();
-        let gone = before.into_iter().filter(is_gone);
-        std::mem::take(&mut self.news).into_iter().chain(gone).collect()
+    fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+        // No code panics while it holds the lock.
+        change(&mut self.cache.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn with_names(&self, object: &K, change: impl FnOnce(&mut BTreeSet<String>, String)) {
+    /// Puts an object in its place. Whether another version was there, or none.
+    fn put(&self, object: &K) -> bool {
         let (namespace, name) = place(object);
-        let mut all = self.cache.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = all.entry(namespace.clone()).or_default();
-        change(names, name);
-        if names.is_empty() {
-            all.remove(&namespace);
+        let version = object.meta().resource_version.as_deref().unwrap_or_default();
+        let is_known = self.change(|objects| {
+            let known = objects.get_mut(&namespace).and_then(|names| names.get_mut(&name));
+            let known = known.filter(|known| known.version() == version);
+            known.map(|known| known.listed = self.lists).is_some()
+        });
+        if !is_known {
+            let entry = Entry::of(object.meta(), (self.pack)(object), self.lists);
+            self.change(|objects| objects.entry(namespace).or_default().insert(name, entry));
         }
+        !is_known
+    }
+
+    /// What the list has not shown is gone.
+    fn end_of_list(&mut self) -> Vec<Changed<K>> {
+        let (lists, unpack) = (self.lists, self.cache.unpack);
+        let gone = self.change(|objects| {
+            let mut gone = Vec::new();
+            objects.retain(|_, names| {
+                names.retain(|_, entry| {
+                    let is_there = entry.listed == lists;
+                    gone.extend((!is_there).then(|| unpack(entry.body())).flatten());
+                    is_there
+                });
+                !names.is_empty()
+            });
+            gone
+        });
+        self.cache.is_ready.store(true, Ordering::Release);
+        let news = std::mem::take(&mut self.news).into_iter().map(|(namespace, name)| Changed::Listed(namespace, name));
+        news.chain(gone.into_iter().map(Changed::Gone)).collect()
     }
 }
 
-fn place<K: Kept>(object: &K) -> (String, String) {
+fn place<K: Kept>(object: &K) -> (Box<str>, Box<str>) {
     let metadata = object.meta();
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    (text(&metadata.namespace), text(&metadata.name))
 }
 
 /// The caches that there are, by kind. A kind that is not among them is read from the API server.

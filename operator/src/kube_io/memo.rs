@@ -32,7 +32,7 @@ impl Meaning for WorkloadView {
     fn bytes(&self) -> usize {
         match self {
             Self::Invalid { problem } => problem.len(),
-            Self::Missing | Self::Lines { .. } => 0,
+            Self::Missing | Self::Lines { .. } | Self::Runs { .. } => 0,
         }
     }
 }

@@ -4,7 +4,11 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{PersistentVolumeClaim, Pod},
 };
-use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
+use kube::{
+    Resource, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::reflector::ObjectRef,
+};
 use slipway_crds::{
     labels::{self, Component},
     store::NAME,
@@ -16,36 +20,49 @@ use crate::kube_io::{cache::Cache, neighbours::Neighbours};
 
 type Guarded<K> = DeserializeGuard<K>;
 
+/// Of an object its place and nothing more: controllers find it in a cache.
+pub type Named<K> = PartialObjectMeta<K>;
+
 /// Who is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wake {
-    Agent(ObjectRef<Guarded<AgentDeployment>>),
-    Engine(ObjectRef<Guarded<Engine>>),
-    Profile(ObjectRef<Guarded<Profile>>),
-    Store(ObjectRef<Guarded<PersistentVolumeClaim>>),
+    Agent(ObjectRef<Named<AgentDeployment>>),
+    Engine(ObjectRef<Named<Engine>>),
+    Profile(ObjectRef<Named<Profile>>),
+    Store(ObjectRef<Named<PersistentVolumeClaim>>),
 }
 
 pub(super) fn of_agent(agent: &Guarded<AgentDeployment>) -> Wake {
-    Wake::Agent(ObjectRef::from_obj(agent))
+    Wake::Agent(named(agent))
+}
+
+/// Namespace and name of an object.
+pub(super) fn place<K: ResourceExt>(object: &K) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn named<K: Resource<DynamicType = ()>>(object: &Guarded<K>) -> ObjectRef<Named<K>> {
+    let (namespace, name) = place(object);
+    ObjectRef::new(&name).within(&namespace)
 }
 
 /// An Engine, its users, and the store that its artifact is in.
 pub(super) fn of_engine(agents: &Cache<Guarded<AgentDeployment>>, engine: &Guarded<Engine>) -> Vec<Wake> {
     let name = engine.name_any();
     let users = concerned(agents, engine, |agent| wakes::is_concerned_by_engine(agent.status.as_ref(), &name));
-    users.chain([Wake::Engine(ObjectRef::from_obj(engine))]).chain(store_beside(engine)).collect()
+    users.chain([Wake::Engine(named(engine))]).chain(store_beside(engine)).collect()
 }
 
 /// A campaign, and its agent.
 pub(super) fn of_profile(profile: &Guarded<Profile>) -> Vec<Wake> {
     let agent = labelled_agent(profile).filter(|_| is_ours(profile));
-    agent.into_iter().chain([Wake::Profile(ObjectRef::from_obj(profile))]).collect()
+    agent.into_iter().chain([Wake::Profile(named(profile))]).collect()
 }
 
 /// A claim, and the agents of its namespace that wait for it.
 pub(super) fn of_claim(agents: &Cache<Guarded<AgentDeployment>>, claim: &Guarded<PersistentVolumeClaim>) -> Vec<Wake> {
     let is_waiting = |agent: &AgentDeployment| agent.status.as_ref().is_some_and(|status| status.rollout.is_none());
-    concerned(agents, claim, is_waiting).chain([Wake::Store(ObjectRef::from_obj(claim))]).collect()
+    concerned(agents, claim, is_waiting).chain([Wake::Store(named(claim))]).collect()
 }
 
 /// Those that made a Job or wait for it.
@@ -105,7 +122,7 @@ fn concerned<K: ResourceExt>(
     object: &K,
     is_concerned: impl Fn(&AgentDeployment) -> bool,
 ) -> impl Iterator<Item = Wake> {
-    let beside = agents.of_namespace(&object.namespace().unwrap_or_default());
-    let woken = beside.into_iter().filter(|agent| agent.0.as_ref().is_ok_and(&is_concerned));
-    woken.map(|agent| Wake::Agent(ObjectRef::from_obj(agent.as_ref()))).collect::<Vec<_>>().into_iter()
+    let beside = agents.list(&object.namespace().unwrap_or_default(), "");
+    let woken = beside.iter().filter(|agent| agent.0.as_ref().is_ok_and(&is_concerned));
+    woken.map(of_agent).collect::<Vec<_>>().into_iter()
 }

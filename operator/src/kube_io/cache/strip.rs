@@ -8,26 +8,29 @@ use k8s_openapi::{
         core::v1::{ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service},
         networking::v1::NetworkPolicy,
     },
-    apimachinery::pkg::{apis::meta::v1::FieldsV1, runtime::RawExtension},
+    apimachinery::pkg::apis::meta::v1::{FieldsV1, ObjectMeta},
 };
 use kube::{
     Resource,
-    core::{DeserializeGuard, PartialObjectMeta},
+    core::{DeserializeGuard, PartialObjectMeta, error_boundary::InvalidObject},
 };
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_operator_core::{
     agent_deployment::monitoring::drift::config_map::KEY, inference_pool::InferencePool, prometheus::PrometheusRule,
 };
 
-/// A kind of which a part is kept.
-pub trait Stripped {
+/// A kind of which a part is kept, as text.
+pub trait Stripped: Sized {
     /// Leaves out what is not kept.
     fn strip(&mut self);
 
-    /// Gives the object as readers expect it.
-    #[must_use]
-    fn restored(&self) -> Self;
+    /// Gives the object as text.
+    fn packed(&self) -> Vec<u8>;
+
+    /// Reads the text again.
+    fn unpacked(text: &[u8]) -> Option<Self>;
 }
 
 macro_rules! stripped {
@@ -38,11 +41,55 @@ macro_rules! stripped {
                 $body
             }
 
-            fn restored(&self) -> Self {
-                self.clone()
+            fn packed(&self) -> Vec<u8> {
+                // Objects of the API have texts as keys: there is JSON of each.
+                serde_json::to_vec(self).unwrap_or_default()
+            }
+
+            fn unpacked(text: &[u8]) -> Option<Self> {
+                serde_json::from_slice(text).ok()
             }
         }
     };
+}
+
+macro_rules! stripped_guard {
+    ($kind:ty, |$object:ident| $body:block) => {
+        impl Stripped for DeserializeGuard<$kind> {
+            fn strip(&mut self) {
+                let $object = self;
+                $body
+            }
+
+            fn packed(&self) -> Vec<u8> {
+                pack_guarded(self)
+            }
+
+            fn unpacked(text: &[u8]) -> Option<Self> {
+                unpack_guarded(text)
+            }
+        }
+    };
+}
+
+/// What is kept of an object that cannot be read. Its text begins with another character than an object's.
+#[derive(Serialize, Deserialize)]
+struct Unreadable(String, ObjectMeta);
+
+fn pack_guarded<K: Serialize>(object: &DeserializeGuard<K>) -> Vec<u8> {
+    let text = match &object.0 {
+        Ok(object) => serde_json::to_vec(object),
+        Err(invalid) => serde_json::to_vec(&Unreadable(invalid.error.clone(), invalid.metadata.clone())),
+    };
+    text.unwrap_or_default()
+}
+
+fn unpack_guarded<K: DeserializeOwned>(text: &[u8]) -> Option<DeserializeGuard<K>> {
+    if text.starts_with(b"[") {
+        let Unreadable(error, metadata) = serde_json::from_slice(text).ok()?;
+        return Some(DeserializeGuard(Err(InvalidObject { error, metadata })));
+    }
+    serde_json::from_slice(text).ok().map(|object| DeserializeGuard(Ok(object)))
 }
 
 /// What `kubectl apply` writes beside an object: the object once more.
@@ -59,14 +106,14 @@ fn without_copy<K: Resource>(object: &mut K) {
     });
 }
 
-stripped!(DeserializeGuard<AgentDeployment>, |object| {
+stripped_guard!(AgentDeployment, |object| {
     without_copy(object);
     let entries = object.meta_mut().managed_fields.iter_mut().flatten();
     entries.for_each(|entry| entry.fields_v1 = Some(FieldsV1(replicas(entry.fields_v1.take()))));
 });
-stripped!(DeserializeGuard<Engine>, |object| { without_managers(object) });
-stripped!(DeserializeGuard<Profile>, |object| { without_managers(object) });
-stripped!(DeserializeGuard<PersistentVolumeClaim>, |object| { without_managers(object) });
+stripped_guard!(Engine, |object| { without_managers(object) });
+stripped_guard!(Profile, |object| { without_managers(object) });
+stripped_guard!(PersistentVolumeClaim, |object| { without_managers(object) });
 stripped!(PartialObjectMeta<PrometheusRule>, |object| { without_managers(object) });
 // Who owns what of a route is read.
 stripped!(HttpRoute, |_object| {});
@@ -101,32 +148,9 @@ stripped!(Pod, |object| {
     // Only then volumes are looked at.
     let waits = conditions.into_iter().any(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False");
     object.spec = object.spec.take().map(|spec| pod_spec(spec, waits));
-    if let Some(status) = &mut object.status {
-        status.container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
-        status.init_container_statuses.iter_mut().for_each(Vec::shrink_to_fit);
-        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
-    }
 });
 
-/// A plan takes a fifth of the memory as text.
-impl Stripped for ControllerRevision {
-    fn strip(&mut self) {
-        without_managers(self);
-        self.data = self.data.take().map(|data| {
-            let mut text = data.0.to_string();
-            text.shrink_to_fit();
-            RawExtension(Value::String(text))
-        });
-    }
-
-    fn restored(&self) -> Self {
-        let mut object = self.clone();
-        if let Some(RawExtension(Value::String(text))) = &object.data {
-            object.data = serde_json::from_str(text).ok().map(RawExtension);
-        }
-        object
-    }
-}
+stripped!(ControllerRevision, |object| { without_managers(object) });
 
 /// Of the fields that a manager owns: whether the replicas are among them.
 fn replicas(fields: Option<FieldsV1>) -> Value {
@@ -134,20 +158,14 @@ fn replicas(fields: Option<FieldsV1>) -> Value {
     owned.map_or(Value::Null, |owned| json!({"f:spec": {"f:serving": {"f:replicas": owned}}}))
 }
 
-/// Node, deadline, volumes that a pod waits for, and of containers name, image and what they materialize. A container
-/// or a volume takes kilobytes, even an empty one: lists have no room for more of them than there are.
+/// Node, deadline, volumes that a pod waits for, and of containers name, image and what they materialize.
 fn pod_spec(spec: PodSpec, waits: bool) -> PodSpec {
     let PodSpec { node_name, active_deadline_seconds, volumes, containers, init_containers, .. } = spec;
     let volumes = volumes.filter(|_| waits).map(|mut volumes| {
         volumes.retain(|volume| volume.secret.is_some() || volume.config_map.is_some());
-        volumes.shrink_to_fit();
         volumes
     });
-    let named = |all: Vec<Container>| {
-        let mut all: Vec<Container> = all.into_iter().map(container).collect();
-        all.shrink_to_fit();
-        all
-    };
+    let named = |all: Vec<Container>| all.into_iter().map(container).collect();
     PodSpec {
         node_name,
         active_deadline_seconds,
@@ -175,15 +193,28 @@ mod tests {
         serde_json::from_value(value).expect("an object")
     }
 
+    fn kept<K: Stripped>(object: &K) -> K {
+        K::unpacked(&object.packed()).expect("a text of ours")
+    }
+
     #[test]
-    fn a_revision_is_restored_as_it_was() {
-        let metadata = json!({"name": "a", "namespace": "team"});
-        let whole: ControllerRevision =
-            object(json!({"metadata": metadata, "revision": 3, "data": {"engine": {"name": "e"}, "text": "a \"b\""}}));
-        let mut kept = whole.clone();
-        kept.strip();
-        assert_eq!(kept.data, Some(RawExtension(json!("{\"engine\":{\"name\":\"e\"},\"text\":\"a \\\"b\\\"\"}"))));
-        assert_eq!(kept.restored(), whole);
+    fn objects_are_read_again_as_they_were_kept() {
+        let metadata = json!({"name": "a", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let data = json!({"engine": {"name": "e"}, "text": "a \"b\""});
+        let revision: ControllerRevision = object(json!({"metadata": metadata, "revision": 3, "data": data}));
+        assert_eq!(kept(&revision), revision);
+        let rule: PartialObjectMeta<PrometheusRule> = object(json!({"metadata": metadata}));
+        assert_eq!(kept(&rule).metadata, rule.metadata);
+        let claim = json!({"metadata": metadata, "status": {"phase": "Bound"}});
+        let claim: DeserializeGuard<PersistentVolumeClaim> = object(claim);
+        assert_eq!(kept(&claim).0.ok(), claim.0.ok());
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_kept_with_the_reason() {
+        let engine: DeserializeGuard<Engine> = object(json!({"metadata": {"name": "of-tomorrow"}, "spec": 7}));
+        let (before, after) = (engine.0.as_ref().unwrap_err(), kept(&engine).0.unwrap_err());
+        assert_eq!((&after.error, &after.metadata), (&before.error, &before.metadata));
     }
 
     #[test]
@@ -216,8 +247,6 @@ mod tests {
         let mut kept = pod(json!([secret, {"name": "e", "emptyDir": {}}]));
         kept.strip();
         assert_eq!(kept, pod(json!([secret])));
-        let volumes = kept.spec.and_then(|spec| spec.volumes).unwrap_or_default();
-        assert_eq!(volumes.capacity(), 1);
     }
 
     #[test]
