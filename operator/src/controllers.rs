@@ -171,7 +171,7 @@ async fn control<K, F>(
 
 /// Runs all controllers until `shutdown`. Gives the name of one that has ended on its own.
 pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static str {
-    let (watches, queues) = watches::begin(&context);
+    let (mut watches, queues) = watches::begin(&context);
     let Watches { agents, engines, profiles, claims, jobs, caches, .. } = &watches;
     context.metrics.show(agents.objects.clone());
     context.metrics.show_engines(engines.objects.clone());
@@ -188,8 +188,14 @@ pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static
     let mut running = JoinSet::new();
     let (with, until) = (context.clone(), shutdown.clone());
     let agents = Control { controlled: agents.clone(), queue: of_agents, config: many(AGENTS_AT_ONCE) };
+    let ending = shutdown.clone();
     running.spawn(async move {
-        let reconcile = |object, context| guarded(object, context, agent_deployment::reconcile::reconcile);
+        let reconcile = move |object, context| {
+            let ending = ending.clone();
+            let reconcile =
+                move |object, context| agent_deployment::reconcile::reconcile(object, context, ending.clone());
+            guarded(object, context, reconcile)
+        };
         control(agents, reconcile, with, until).await;
         "agent-deployments"
     });
@@ -212,12 +218,15 @@ pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static
         control(stores, guarded_store, context, until).await;
         "stores"
     });
-    let first = running.join_next().await;
+    let first = tokio::select! {
+        // A task that has panicked has been reported by the runtime.
+        first = running.join_next() => first.and_then(Result::ok).unwrap_or("controllers"),
+        () = watches.ended() => "watches",
+    };
     if shutdown.is_cancelled() {
         while running.join_next().await.is_some() {}
     }
-    // A task that has panicked has been reported by the runtime.
-    first.and_then(Result::ok).unwrap_or("controllers")
+    first
 }
 
 /// Waits until caches have what there is. Who cannot list a kind looks at everything by itself.

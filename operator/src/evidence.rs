@@ -2,7 +2,7 @@
 //!
 //! A pod that does not answer delays no other agent. Pods that answered last time are asked in a lane of their own,
 //! those of a canary in another one. New pods and silent ones have theirs. Each lane reads a few answers at once: one
-//! that stalls delays none of another lane. No look waits for a place among the silent.
+//! that stalls delays none of another lane. No look waits for a place among the silent, but for that of a canary.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -41,8 +41,11 @@ const ADMIN_PORT: u16 = 9464;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a look waits for its pods' turns.
 const LOOK: Duration = Duration::from_secs(4);
-/// The same of pods that are asked for the first time: after a start of the operator all are.
-const FIRST_LOOK: Duration = Duration::from_secs(60);
+/// The same of pods that are asked for the first time: after a start of the operator all are. What else is to be done
+/// waits meanwhile.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// How long a look with a canary waits for room.
+const ROOM: Duration = Duration::from_secs(20);
 /// How long a pod that did not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pods of one look that are asked at once.
@@ -57,8 +60,10 @@ const ROOMS: [usize; 2] = [4, 3];
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// Time between two looks at which pods are still asked about.
 const TIDIED: Duration = Duration::from_secs(60);
-/// Buckets of all pods together that are remembered: 16 MiB of them.
-const ALL_BUCKETS: usize = 2 * 1024 * 1024;
+/// Buckets of all pods together that are remembered: 32 MiB of them.
+const ALL_BUCKETS: usize = 4 * 1024 * 1024;
+/// The part that is left to pods of agents with a canary.
+const BUCKETS_OF_CANARIES: usize = ALL_BUCKETS / 4;
 
 /// Why nothing is known of what a pod counted.
 #[derive(Debug, Error)]
@@ -75,10 +80,10 @@ pub enum EvidenceError {
     /// No pod can have counted this.
     #[error("refused the evidence")]
     Refuse(#[source] Implausible),
-    /// Nothing came in time.
+    /// Nothing came in time, now or a moment ago.
     #[error("the pod did not answer in time")]
     Silent,
-    /// Others were asked meanwhile, or this one did not answer a moment ago.
+    /// Others were asked meanwhile. It says nothing of the pod.
     #[error("the pod was not asked: it is asked again in a few seconds")]
     NotAsked,
 }
@@ -133,6 +138,8 @@ pub struct Asked {
     pub counted: BTreeMap<String, Vec<Option<Arc<CountedHour>>>>,
     /// The windows that were asked for, by name of the pod.
     pub windows: BTreeMap<String, Vec<PodEvidence>>,
+    /// Whether there was a turn for every pod.
+    pub is_whole: bool,
 }
 
 /// Room in memory for the windows of a look.
@@ -159,6 +166,7 @@ struct Lanes {
     new: Lane,
     new_of_canaries: Lane,
     silent: Lane,
+    silent_of_canaries: Lane,
 }
 
 /// Pods that are asked at once, and those of them whose answers are read at once: whole hours of many would not fit
@@ -179,7 +187,8 @@ impl Lane {
 impl Lanes {
     fn of(&self, pod: &KnownPod, has_canary: bool) -> &Lane {
         match (&pod.silent, &pod.asked, has_canary) {
-            (Some(_), _, _) => &self.silent,
+            (Some(_), _, true) => &self.silent_of_canaries,
+            (Some(_), _, false) => &self.silent,
             (None, None, true) => &self.new_of_canaries,
             (None, None, false) => &self.new,
             (None, Some(_), true) => &self.of_canaries,
@@ -210,14 +219,14 @@ impl Look<'_> {
         from + lane.patience.unwrap_or_default()
     }
 
-    /// Makes room for windows, where they are needed. A canary waits for it: it is judged by them. Others do without,
-    /// and need them no less at the next look.
+    /// Makes room for windows, where they are needed. A canary waits for it, but not for ever: it is judged by them.
+    /// Others do without, and need them no less at the next look.
     async fn make_room(&self) {
         let Question { namespace, windows: Some(_), has_canary, .. } = self.question else { return };
         self.room
             .get_or_init(|| async {
                 match *has_canary {
-                    true => self.rooms.take(namespace).await,
+                    true => timeout(ROOM, self.rooms.take(namespace)).await.ok().flatten(),
                     false => self.rooms.take_now(namespace),
                 }
             })
@@ -263,8 +272,9 @@ impl Pods {
             answering: Lane::new(32, 2, Some(LOOK)),
             of_canaries: Lane::new(16, 2, Some(LOOK)),
             new: Lane::new(64, 2, Some(FIRST_LOOK)),
-            new_of_canaries: Lane::new(16, 1, Some(LOOK)),
+            new_of_canaries: Lane::new(16, 3, Some(FIRST_LOOK)),
             silent: Lane::new(8, 1, None),
+            silent_of_canaries: Lane::new(8, 1, Some(LOOK)),
         };
         let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
         Self { ask: Box::new(ask), lanes, rooms, known }
@@ -276,26 +286,34 @@ impl Pods {
         let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
         let look = Look { question, rooms, room: OnceCell::new(), began: Instant::now() };
         let asking = &look;
-        let mut answers: Vec<(AskedPod, Option<Answer>)> = stream::iter(pods.to_vec())
+        let mut answers: Vec<(AskedPod, Result<Answer, EvidenceError>)> = stream::iter(pods.to_vec())
             .map(|pod| async move {
                 let answer = self.ask_pod(asking, &pod).await;
-                let answer = answer.inspect_err(|error| log_failure(&pod.pod, error)).ok();
-                (pod, answer)
+                (pod.clone(), answer.inspect_err(|error| log_failure(&pod.pod, error)))
             })
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
-        answers.retain(|(pod, answer)| answer.is_some() || pod.is_ready);
+        answers.retain(|(pod, answer)| pod.is_ready || matches!(answer, Ok(_) | Err(EvidenceError::NotAsked)));
         answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
         // Nobody can tell a pod that did not answer from one whose windows were not kept.
         let has_windows = question.windows.is_some() && look.room.get().is_none_or(Option::is_some);
-        let mut asked = Asked { room: look.room.into_inner().flatten(), ..Asked::default() };
-        for (AskedPod { revision, pod, node, is_leaving, .. }, answer) in answers {
-            let (hour, evidence) = answer.map(|Answer { hour, evidence }| (hour, evidence)).unzip();
-            let evidence = evidence.flatten();
-            asked.counted.entry(revision.clone()).or_default().push(hour);
-            if has_windows {
-                asked.windows.entry(revision).or_default().push(PodEvidence { pod, evidence, is_leaving, node });
+        let mut asked = Asked { room: look.room.into_inner().flatten(), is_whole: true, ..Asked::default() };
+        for (AskedPod { revision, pod, node, is_leaving, is_ready, .. }, answer) in answers {
+            let had_turn = !matches!(answer, Err(EvidenceError::NotAsked));
+            let (hour, evidence) = answer.ok().map(|Answer { hour, evidence }| (hour, evidence)).unzip();
+            // Whatever has broken is known of a pod that has fallen silent, too.
+            let remembered = hour.clone().or_else(|| self.remembered(question.namespace, &pod));
+            let broken = remembered.map(|hour| hour.broken().to_vec()).unwrap_or_default();
+            asked.is_whole &= had_turn;
+            if had_turn || is_ready {
+                asked.counted.entry(revision.clone()).or_default().push(hour);
+            }
+            // A canary is judged, and told that its pods were not asked.
+            if has_windows || (question.windows.is_some() && question.has_canary) {
+                let (evidence, was_asked) = (evidence.flatten(), had_turn && has_windows);
+                let evidence = PodEvidence { pod, evidence, was_asked, broken, is_leaving, node };
+                asked.windows.entry(revision).or_default().push(evidence);
             }
         }
         asked
@@ -305,7 +323,7 @@ impl Pods {
         let key = (look.question.namespace.to_owned(), pod.pod.clone());
         let known = self.known().pods.get(&key).cloned().unwrap_or_default();
         if known.silent.is_some_and(|since| since.elapsed() < AGAIN) {
-            return Err(EvidenceError::NotAsked);
+            return Err(EvidenceError::Silent);
         }
         let lane = self.lanes.of(&known, look.question.has_canary);
         let answer = self.ask_since(look, lane, pod, known.hour.clone()).await;
@@ -316,7 +334,7 @@ impl Pods {
         let is_silent = matches!(answer, Err(EvidenceError::Silent));
         // Whatever it has counted before is still so.
         let hour = answer.as_ref().ok().map(|answer| answer.hour.clone()).or(known.hour);
-        self.remember(key, hour, is_silent.then(Instant::now));
+        self.remember(key, (hour, is_silent.then(Instant::now)), look.question.has_canary);
         answer
     }
 
@@ -361,11 +379,21 @@ impl Pods {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn remembered(&self, namespace: &str, pod: &str) -> Option<Arc<CountedHour>> {
+        self.known().pods.get(&(namespace.to_owned(), pod.to_owned()))?.hour.clone()
+    }
+
     /// What there is no room for is asked for again.
-    fn remember(&self, key: (String, String), hour: Option<Arc<CountedHour>>, silent: Option<Instant>) {
+    fn remember(
+        &self,
+        key: (String, String),
+        (hour, silent): (Option<Arc<CountedHour>>, Option<Instant>),
+        has_canary: bool,
+    ) {
+        let most = if has_canary { ALL_BUCKETS } else { ALL_BUCKETS - BUCKETS_OF_CANARIES };
         let mut known = self.known();
         let others = known.buckets - known.pods.get(&key).map_or(0, KnownPod::size);
-        let has_room = |hour: &Arc<CountedHour>| hour.size() <= MOST_BUCKETS && others + hour.size() <= ALL_BUCKETS;
+        let has_room = |hour: &Arc<CountedHour>| hour.size() <= MOST_BUCKETS && others + hour.size() <= most;
         let pod = KnownPod { hour: hour.filter(has_room), silent, asked: Some(Instant::now()) };
         known.buckets = others + pod.size();
         known.pods.insert(key, pod);
@@ -400,9 +428,9 @@ pub struct AskedPod {
 }
 
 impl AskedPod {
-    /// None for a pod that has no address yet.
+    /// None for a pod that has no address yet, and for one that has ended.
     pub fn of(pod: &Pod) -> Option<Self> {
-        let status = pod.status.as_ref()?;
+        let status = pod.status.as_ref().filter(|status| !has_ended(status.phase.as_deref()))?;
         Some(Self {
             revision: pod.labels().get(labels::REVISION)?.clone(),
             pod: pod.name_any(),
@@ -418,6 +446,10 @@ impl AskedPod {
         let host = if self.address.contains(':') { format!("[{}]", self.address) } else { self.address.clone() };
         format!("http://{host}:{ADMIN_PORT}{PATH}?after={after}")
     }
+}
+
+fn has_ended(phase: Option<&str>) -> bool {
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// A turn that comes in time.

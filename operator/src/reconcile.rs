@@ -34,7 +34,7 @@ use crate::{
     evidence::Pods,
     kube_io::{
         applied::Applied,
-        apply::{self, ApplyError, Target},
+        apply::{self, ApplyError, Seen, Target},
         cache::Caches,
         events::EventRecorder,
         neighbours::Neighbours,
@@ -199,22 +199,22 @@ where
 /// At the first refusal; the next reconciliation starts over.
 pub async fn carry_out_at_a_glance<K, S>(
     context: &Context,
-    object: &K,
-    observed: Option<&S>,
+    (object, observed): (&K, Option<&S>),
     plan: Plan<S>,
+    seen: &Seen,
 ) -> Result<Action, ReconcileError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
 {
-    carry_out_on(context, (object, observed), plan, context.caches.get().map(Arc::as_ref)).await
+    carry_out_on(context, (object, observed), plan, Some(seen)).await
 }
 
 async fn carry_out_on<K, S>(
     context: &Context,
     (object, observed): (&K, Option<&S>),
     plan: Plan<S>,
-    glanced: Option<&Caches>,
+    glanced: Option<&Seen>,
 ) -> Result<Action, ReconcileError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,

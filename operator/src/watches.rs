@@ -119,7 +119,14 @@ pub struct Watches {
     pub jobs: Cache<Job>,
     /// All of them.
     pub caches: Arc<Caches>,
-    _tasks: JoinSet<Infallible>,
+    tasks: JoinSet<Infallible>,
+}
+
+impl Watches {
+    /// Waits until one of them has ended, which none does but by a defect. What it has shown would be shown for ever.
+    pub async fn ended(&mut self) {
+        let _ = self.tasks.join_next().await;
+    }
 }
 
 /// Where watches are begun.
@@ -172,7 +179,7 @@ pub fn begin(context: &Arc<Context>) -> (Watches, Queues) {
     }
     all.optional::<PartialObjectMeta<PrometheusRule>>(&ours, wakes::of_child);
     let Beginning { caches, tasks, .. } = all;
-    (Watches { agents, engines, profiles, claims, jobs, caches: Arc::new(caches), _tasks: tasks }, queues)
+    (Watches { agents, engines, profiles, claims, jobs, caches: Arc::new(caches), tasks }, queues)
 }
 
 impl Beginning {

@@ -78,6 +78,10 @@ pub struct Observed {
     pub world: World,
     /// Of what its pods counted, for as long as the world is kept.
     pub room: Option<Room>,
+    /// Whether there was a turn for each of its pods.
+    pub is_whole: bool,
+    /// The version of what is remembered of its pods, as it was read.
+    pub memory_version: Option<String>,
 }
 
 /// What the pods of an AgentDeployment said.
@@ -93,6 +97,12 @@ impl<'a> Heard<'a> {
     async fn ask(asking: &Pods, now: Timestamp, question: Question<'a>, pods: Vec<AskedPod>) -> Self {
         let asked = asking.ask(&question, &pods).await;
         Self { now, question, pods, asked }
+    }
+
+    /// Whether it answers what they would be asked by now.
+    fn fits(&self, asked_at: impl Fn(Timestamp) -> (Question<'a>, Vec<AskedPod>)) -> bool {
+        let (question, pods) = asked_at(self.now);
+        (&self.question, &self.pods) == (&question, &pods)
     }
 }
 
@@ -132,8 +142,9 @@ fn asked_pods(pods: &[Pod]) -> Vec<AskedPod> {
     pods.iter().filter_map(AskedPod::of).collect()
 }
 
-/// Observes an AgentDeployment as it is now; absent when it is gone or going. What its pods have said already is taken,
-/// if it answers what they are to be asked.
+/// Observes an AgentDeployment as it is now; absent when it is gone or going. Where its pods have been heard already,
+/// nobody is asked again: who asks may wait for somebody who waits for the caller's turn. It is absent where they were
+/// asked something else.
 ///
 /// # Errors
 /// When the API server does not answer.
@@ -168,9 +179,10 @@ pub async fn observe<'a>(
     drop((jobs, pods));
     let memory = drift::memory(&config_maps, name);
     let asked_at = |now: Timestamp| (question(&object, &memory, (namespace, name), now), asked_pods(&judged));
-    let heard = heard.filter(|heard| asked_at(heard.now) == (heard.question.clone(), heard.pods.clone()));
+    let memory_version = drift::memory_version(&config_maps, name);
     let heard = match heard {
-        Some(heard) => heard,
+        Some(heard) if heard.fits(&asked_at) => heard,
+        Some(_) => return Ok(None),
         None => {
             // Before pods are asked: what they had not finished then is read the next time.
             let now = clock();
@@ -178,14 +190,14 @@ pub async fn observe<'a>(
             Heard::ask(asking, now, question, pods).await
         }
     };
-    let Heard { now, question, asked: Asked { counted, windows: asked, room }, .. } = heard;
+    let Heard { now, question, asked: Asked { counted, windows: asked, room, is_whole }, .. } = heard;
     let compared = compared_rollout(&object);
     let is_due = compared.is_none() && question.windows.is_some();
     let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
     let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
     let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
     let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
-    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due);
+    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due && is_whole);
     let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
@@ -247,7 +259,7 @@ pub async fn observe<'a>(
         serving,
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
-    Ok(Some(Observed { object, world, room }))
+    Ok(Some(Observed { object, world, room, is_whole, memory_version }))
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.

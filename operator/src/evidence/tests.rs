@@ -140,6 +140,49 @@ async fn a_silent_pod_is_left_alone_for_a_while_and_heard_once_it_answers() {
     assert!(heard.counted["a"][0].is_some());
 }
 
+#[test]
+fn a_pod_that_has_ended_is_not_asked() {
+    let of = |phase: &str| {
+        let metadata = json!({"name": "p", "labels": {"slipway.dev/revision": "a"}});
+        let pod = json!({"metadata": metadata, "status": {"podIP": "10.0.0.7", "phase": phase}});
+        AskedPod::of(&serde_json::from_value(pod).unwrap()).is_some()
+    };
+    assert_eq!(["Pending", "Running", "Failed", "Succeeded"].map(of), [true, true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_is_told_whom_there_was_no_turn_for_and_who_was_silent() {
+    let all = pods(Arc::default(), "t");
+    let canary = Question { has_canary: true, ..question("team", Some(0)) };
+    let told = async |address: &str| {
+        let asked = all.ask(&canary, &[pod("p", address)]).await;
+        let pod = &asked.windows["a"][0];
+        (pod.was_asked, pod.evidence.is_some(), asked.is_whole)
+    };
+    assert_eq!(told("10.1.0.1").await, (true, true, true));
+    let taken = all.lanes.of_canaries.turns.acquire_many(16).await.unwrap();
+    assert_eq!(told("10.1.0.1").await, (false, false, false), "there was no turn");
+    drop(taken);
+    assert_eq!(told("10.9.0.1").await, (true, false, true), "it was silent");
+    assert_eq!(told("10.9.0.1").await, (true, false, true), "and was so a moment ago");
+}
+
+/// Rooms may belong to those who wait for the one that waits here.
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_finds_no_room_gives_up_and_is_not_judged_by_silence() {
+    let (all, own) = (pods(Arc::default(), "t"), [pod("p", "10.1.0.1")]);
+    let canary = Question { has_canary: true, ..question("team", Some(0)) };
+    let mut kept = Vec::new();
+    for _ in 0..ROOMS_OF_CANARIES[1] {
+        kept.push(all.ask(&canary, &own).await);
+    }
+    let began = Instant::now();
+    let asked = all.ask(&canary, &own).await;
+    let pod = &asked.windows["a"][0];
+    assert_eq!((pod.was_asked, pod.evidence.is_some(), asked.room.is_some()), (false, false, false));
+    assert_eq!((asked.counted["a"][0].is_some(), began.elapsed()), (true, ROOM));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_waited_in_vain_for_its_turn_is_not_silent() {
     let (all, own) = (pods(Arc::default(), "t"), [pod("p", "10.1.0.1")]);

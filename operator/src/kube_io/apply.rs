@@ -1,6 +1,6 @@
 //! Carries out the children and removals of a plan. Makes no choices. Writes IO.
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -21,11 +21,7 @@ use slipway_operator_core::{
 };
 use thiserror::Error;
 
-use super::{
-    applied::Applied,
-    cache::{Caches, Kept},
-    difference,
-};
+use super::{applied::Applied, cache::Kept, difference};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -120,6 +116,9 @@ pub enum ApplyError {
 trait Kind: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
 impl<K> Kind for K where K: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
 
+/// The versions that a glance has seen, by kind and name.
+pub type Seen = BTreeMap<(String, String), String>;
+
 /// Where children are written.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
@@ -128,7 +127,7 @@ pub struct Target<'a> {
     /// What was compared before.
     pub applied: &'a Applied,
     /// Of a plan that was made at a glance: what the glance saw. No other version is written over.
-    pub glanced: Option<&'a Caches>,
+    pub glanced: Option<&'a Seen>,
     /// The namespace.
     pub namespace: &'a str,
 }
@@ -198,6 +197,10 @@ impl<K: Kind> Wanted<K> {
         self.api.patch(&self.name, &params, &Patch::Apply(&marked)).await
     }
 
+    fn changed(self) -> ApplyError {
+        ApplyError::Changed { kind: self.kind, name: self.name }
+    }
+
     fn refused(&self, source: kube::Error) -> ApplyError {
         ApplyError::Apply { kind: self.kind.clone(), name: self.name.clone(), source: Box::new(source) }
     }
@@ -206,16 +209,15 @@ impl<K: Kind> Wanted<K> {
 /// Applies an object unless it already is what it should be.
 async fn ensure<K: Kind>(target: Target<'_>, object: &K) -> Result<(), ApplyError> {
     let wanted = Wanted::of(target, object)?;
-    let glanced = target.glanced.and_then(|caches| caches.of::<K>()?.version(target.namespace, &wanted.name));
-    if let Some(version) = glanced {
+    if let Some(seen) = target.glanced {
         // Caches have nothing but what is ours.
-        match wanted.write(Some(version)).await {
-            Ok(written) => return wanted.is(target, &written).map(drop),
-            Err(kube::Error::Api(status)) if status.is_conflict() => {
-                return Err(ApplyError::Changed { kind: wanted.kind, name: wanted.name });
-            }
-            Err(source) => return Err(wanted.refused(source)),
-        }
+        let version = seen.get(&(wanted.kind.clone(), wanted.name.clone()));
+        let Some(version) = version else { return Err(wanted.changed()) };
+        return match wanted.write(Some(version.clone())).await {
+            Ok(written) => wanted.is(target, &written).map(drop),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(wanted.changed()),
+            Err(source) => Err(wanted.refused(source)),
+        };
     }
     let observed = wanted.api.get_opt(&wanted.name).await.map_err(|source| ApplyError::Get {
         kind: wanted.kind.clone(),
@@ -318,14 +320,13 @@ mod tests {
         api::core::v1::{ConfigMap, Service},
         apimachinery::pkg::apis::meta::v1::ObjectMeta,
     };
-    use kube::{client::Body, runtime::watcher::Event};
+    use kube::client::Body;
     use pretty_assertions::assert_eq;
     use rstest::rstest;
     use serde_json::json;
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::kube_io::cache::cache;
 
     /// An API server that gives every request the same answer; and the requests, each with the version in its body.
     fn server(code: u16, answer: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
@@ -362,20 +363,19 @@ mod tests {
         #[case] expected: &str,
     ) {
         let ((client, requests), applied) = (server(code, answer), Applied::default());
-        let (shown, mut writer) = cache();
-        let mut caches = Caches::default();
-        caches.add(shown);
-        for event in [Event::Init, Event::InitApply(config_map("7")), Event::InitDone] {
-            writer.take(event);
-        }
+        let seen = Seen::from([(("ConfigMap".to_owned(), "a".to_owned()), "7".to_owned())]);
         let mut wanted = config_map("");
         wanted.metadata.resource_version = None;
         let child = Child::ConfigMap(Box::new(wanted));
-        let target = Target { client: &client, applied: &applied, glanced: Some(&caches), namespace: "team" };
+        let target = Target { client: &client, applied: &applied, glanced: Some(&seen), namespace: "team" };
         assert_eq!(format!("{:?}", apply(target, &child).await), expected);
         assert_eq!(*requests.lock().unwrap(), ["PATCH 7"]);
         drop(apply(Target { glanced: None, ..target }, &child).await);
         assert_eq!(requests.lock().unwrap()[1], "GET any");
+        let (nothing, before) = (Seen::default(), requests.lock().unwrap().len());
+        let unseen = apply(Target { glanced: Some(&nothing), ..target }, &child).await;
+        assert!(matches!(unseen, Err(ApplyError::Changed { .. })), "no version is known");
+        assert_eq!(requests.lock().unwrap().len(), before, "and nothing is written without one");
     }
 
     #[rstest]

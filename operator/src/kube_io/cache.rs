@@ -101,7 +101,7 @@ impl<K: Kept> Cache<K> {
 pub struct Writer<K: Kept> {
     cache: Cache<K>,
     pack: fn(&K) -> Vec<u8>,
-    /// What a list in progress has shown that is not known yet.
+    /// What lists have shown that was not known, and of which nobody has been told: a list may fail midway.
     news: Vec<(Box<str>, Box<str>)>,
     /// Lists that have begun.
     lists: u32,
@@ -129,7 +129,6 @@ impl<K: Kept> Writer<K> {
     pub fn take(&mut self, event: Event<K>) -> Vec<Changed<K>> {
         match event {
             Event::Init => {
-                self.news.clear();
                 self.lists = self.lists.wrapping_add(1);
                 Vec::new()
             }

@@ -141,7 +141,8 @@ impl Operator {
     async fn reconcile_all(&self, server: &ApiServer) -> Vec<String> {
         let mut failures = Vec::new();
         for object in objects::<AgentDeployment>(server, AGENT_DEPLOYMENTS) {
-            let reconciliation = agent_deployment::reconcile::reconcile(object, self.context.clone());
+            let reconciliation =
+                agent_deployment::reconcile::reconcile(object, self.context.clone(), CancellationToken::new());
             failures.extend(caught(reconciliation).await.err());
         }
         for object in objects::<Engine>(server, ENGINES) {

@@ -3,10 +3,15 @@
 //! Figures come with time alone, so a status with others may be written on the ground of what caches show. The version
 //! of the AgentDeployment goes along: one that has changed is decided on again.
 
-use slipway_crds::v1alpha1::AgentDeploymentStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use slipway_crds::{conditions::ConditionType, v1alpha1::AgentDeploymentStatus};
 
 use super::monitoring::drift::config_map::object_name;
 use crate::plan::{Child, Plan};
+
+/// Conditions that say nothing but figures.
+const OF_FIGURES: [ConditionType; 4] =
+    [ConditionType::SLOMet, ConditionType::WorkloadDrift, ConditionType::BehaviorDrift, ConditionType::JudgeTrusted];
 
 /// Whether a plan asks for other figures, and for what is remembered of them, and for nothing else. `lacking` are those
 /// of its children that are not as they should be.
@@ -34,9 +39,14 @@ fn with_figures_of(before: &AgentDeploymentStatus, after: &AgentDeploymentStatus
         missed_objectives,
         drift,
         self_check,
-        conditions,
         ..
     } = after.clone();
+    let others = |conditions: &[Condition]| -> Vec<Condition> {
+        let is_figure = |of: &Condition| OF_FIGURES.iter().any(|condition| condition.as_str() == of.type_);
+        conditions.iter().filter(|of| !is_figure(of)).cloned().collect()
+    };
+    let are_others_kept = others(&before.conditions) == others(&after.conditions);
+    let conditions = if are_others_kept { &after.conditions } else { &before.conditions }.clone();
     AgentDeploymentStatus {
         slo,
         objectives_met,
@@ -79,6 +89,13 @@ mod tests {
         assert!(are_all(other.clone(), &[config_map("support-drift")]));
         assert!(!are_all(other.clone(), &[config_map("support-7c1f9a2b3d")]), "a pod reads it");
         assert!(!are_all(json!({"stage": "Serving", "objectivesMet": "0/1", "readyPods": 0}), &[]));
+        let with = |of: &str| {
+            let condition = json!({"type": of, "status": "True", "reason": "Known", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            json!({"stage": "Serving", "objectivesMet": "1/1", "readyPods": 1, "conditions": [condition]})
+        };
+        assert!(are_all(with("SLOMet"), &[]) && are_all(with("WorkloadDrift"), &[]));
+        assert!(!are_all(with("Ready"), &[]) && !are_all(with("Stalled"), &[]), "others act on it");
         let note = Note::warning(Reason::ApplyFailed, "it is told".to_owned());
         let told = Plan { notes: vec![note], ..Plan::keeping(status(other)) };
         assert!(!super::are_all("support", &before, &told, &[]));

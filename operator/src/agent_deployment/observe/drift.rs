@@ -71,6 +71,12 @@ pub fn memory(config_maps: &[ConfigMap], agent_deployment: &str) -> MemoryView {
     }
 }
 
+/// The version of the memory that is at hand; none where there is no memory.
+pub fn memory_version(config_maps: &[ConfigMap], agent_deployment: &str) -> Option<String> {
+    let name = object_name(agent_deployment);
+    config_maps.iter().find(|object| object.name_any() == name)?.resource_version()
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -149,10 +155,19 @@ mod tests {
             serde_json::from_value(json!({"revision": "a", "pod": "support-a-1", "startedAt": "t", "windows": []}))
                 .expect("evidence");
         let asked = [
-            PodEvidence { pod: "support-a-0".to_owned(), evidence: None, is_leaving: false, node: None },
+            PodEvidence {
+                pod: "support-a-0".to_owned(),
+                evidence: None,
+                was_asked: true,
+                broken: Vec::new(),
+                is_leaving: false,
+                node: None,
+            },
             PodEvidence {
                 pod: "support-a-1".to_owned(),
                 evidence: Some(evidence.clone()),
+                was_asked: true,
+                broken: Vec::new(),
                 is_leaving: false,
                 node: None,
             },

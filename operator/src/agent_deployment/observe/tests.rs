@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
 use slipway_operator_core::agent_deployment::world::Unscheduled;
 
-use super::{judged_pods, serving_view};
+use super::{Asked, Heard, Keep, Question, Timestamp, Windows, asked_pods, judged_pods, serving_view};
 
 fn labels(revision: &str) -> Value {
     json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})
@@ -78,4 +78,25 @@ fn a_deployment_whose_pods_a_quota_refuses_says_so_in_the_words_of_the_api_serve
     let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
     let (_, view) = serving_view(&deployment, &[]).expect("a revision's");
     assert_eq!(view.failure, Some(format!("the API server refuses its pods: {refused}")));
+}
+
+/// Under a turn nobody is asked again, so what does not answer the question of the moment is of no use.
+#[test]
+fn what_pods_have_said_is_taken_only_if_they_would_be_asked_the_same() {
+    let spec = json!({"model": {"uri": "http://models/a"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
+    let keep = Keep::of(&serde_json::from_value(spec).expect("a spec"));
+    let question = |after: u64| {
+        let (windows, keep) = (Some(Windows::after(after)), keep.clone());
+        Question { namespace: "team", windows, keep, has_canary: true }
+    };
+    let of = |address: &str| {
+        let mut pod = pod("a", Some("node"), None);
+        pod.status.as_mut().expect("a status").pod_ip = Some(address.to_owned());
+        asked_pods(&[pod])
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    let heard = Heard { now, question: question(7), pods: of("10.0.0.7"), asked: Asked::default() };
+    assert!(heard.fits(|_| (question(7), of("10.0.0.7"))));
+    assert!(!heard.fits(|_| (question(8), of("10.0.0.7"))), "other windows");
+    assert!(!heard.fits(|_| (question(7), of("10.0.0.8"))), "another pod");
 }

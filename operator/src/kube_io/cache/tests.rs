@@ -51,6 +51,16 @@ fn a_list_is_shown_once_it_is_whole_and_tells_of_what_has_changed() {
 }
 
 #[test]
+fn what_a_list_has_shown_that_failed_midway_is_told_once_the_next_one_is_whole() {
+    let (_, mut writer) = cache();
+    writer.take(Event::Init);
+    writer.take(Event::InitApply(service("team", "a", "1")));
+    let again = [service("team", "a", "1"), service("team", "b", "2")];
+    assert_eq!(listed(&mut writer, &again), ["a", "b"]);
+    assert_eq!(listed(&mut writer, &again), [""; 0], "once");
+}
+
+#[test]
 fn objects_are_found_by_labels_that_are_kept_beside_them_and_by_others() {
     let (cache, mut writer) = cache();
     let all = [service("team", "a", "1"), service("team", "b", "2"), service("other", "a", "3")];

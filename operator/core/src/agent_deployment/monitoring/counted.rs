@@ -6,12 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slipway_crds::v1alpha1::AgentDeploymentSpec;
-use slipway_vocabulary::evidence::{Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Window};
+use slipway_vocabulary::{
+    evidence::{Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Window},
+    telemetry::{GpuFault, GpuWindow},
+};
 
 /// Windows of a block.
 const BLOCK: u64 = 30;
 /// Windows whose load is kept where nothing needs the load of an hour.
 const FEW: usize = 6;
+/// Errors of hardware of one pod that are remembered.
+const MOST_BROKEN: usize = 16;
+/// The memory of a window's load, in buckets.
+const BUCKETS_OF_LOAD: usize = size_of::<CountedLoad>() / size_of::<(u16, u32)>();
 /// Buckets of one pod that are remembered at most. A pod that fills more is asked for its hour each time.
 pub const MOST_BUCKETS: usize = 8_192;
 
@@ -40,6 +47,16 @@ pub struct CountedHour {
     last: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     loads: VecDeque<CountedLoad>,
+    broken: Vec<BrokenGpu>,
+}
+
+/// An error of a GPU's hardware. It lasts as long as the pod, beyond the hour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenGpu {
+    /// The window in which it was first seen.
+    pub window: u64,
+    /// What broke.
+    pub fault: GpuFault,
 }
 
 /// Windows with finished units.
@@ -77,7 +94,8 @@ pub(super) struct Part {
 impl CountedHour {
     /// Nothing yet.
     pub fn new(keep: Keep) -> Self {
-        Self { keep, started_at: String::new(), last: None, blocks: BTreeMap::new(), loads: VecDeque::new() }
+        let (blocks, loads, broken) = (BTreeMap::new(), VecDeque::new(), Vec::new());
+        Self { keep, started_at: String::new(), last: None, blocks, loads, broken }
     }
 
     /// The window after which the pod is to report, if it is to report what this lacks.
@@ -90,9 +108,15 @@ impl CountedHour {
         self.keep == *keep
     }
 
-    /// Buckets that it takes.
+    /// Buckets that it takes, or whose memory it takes.
     pub fn size(&self) -> usize {
-        self.blocks.values().flat_map(|block| block.metrics.values()).map(|sums| sums.buckets.len()).sum()
+        let sums = self.blocks.values().flat_map(|block| block.metrics.values());
+        sums.map(|sums| sums.buckets.len()).sum::<usize>() + self.loads.len() * BUCKETS_OF_LOAD
+    }
+
+    /// The errors of hardware that its GPUs have raised.
+    pub fn broken(&self) -> &[BrokenGpu] {
+        &self.broken
     }
 
     /// Adds what the pod has counted after a window. False where the answer does not continue what is remembered: the
@@ -124,6 +148,12 @@ impl CountedHour {
             admitted: sum(&mut rows(Metric::AgentRunLatency).map(|row| row.started)),
             refused: sum(&mut rows(Metric::Shed).map(|row| row.count)),
         });
+        for fault in window.gpus.iter().filter_map(GpuWindow::broken) {
+            let is_known = self.broken.iter().any(|known| known.fault == fault);
+            if !is_known && self.broken.len() < MOST_BROKEN {
+                self.broken.push(BrokenGpu { window: window.id, fault });
+            }
+        }
         let is_kept = |row: &&MetricWindow| row.count > 0 && self.keep.metrics.contains(&row.metric);
         let finished: Vec<&MetricWindow> = window.metrics.iter().filter(is_kept).collect();
         if finished.is_empty() {
@@ -240,7 +270,18 @@ mod tests {
         let hour = remembered(&[evidence("t", 1_000..1_360), evidence("t", 1_360..1_400)], FEW);
         let first = hour.blocks().map(|(first, _, _)| first).min();
         assert_eq!((first, hour.last(), hour.loads().count()), (Some(1_020), 1_399, FEW));
-        assert!(hour.size() <= 13 * 7, "seven buckets in each block");
+        assert!(hour.size() <= 13 * 7 + FEW * BUCKETS_OF_LOAD, "seven buckets in each block, and loads");
+    }
+
+    #[test]
+    fn a_broken_gpu_is_remembered_beyond_the_hour_and_until_the_pod_starts_again() {
+        let mut broken = evidence("t", 1_000..1_002);
+        broken.windows[0].gpus = vec![GpuWindow { samples: 10, xids: vec![79], ..GpuWindow::default() }];
+        let mut hour = remembered(&[broken, evidence("t", 1_002..1_800)], FEW);
+        let fault = GpuFault::Broken { gpu: 0, code: 79 };
+        assert_eq!(hour.broken(), [BrokenGpu { window: 1_000, fault }]);
+        assert!(hour.add(&evidence("u", 1_801..1_802), 0));
+        assert_eq!(hour.broken(), []);
     }
 
     #[test]

@@ -36,6 +36,8 @@ const SETTLE_SECONDS: u64 = 5;
 const GRACE_SECONDS: u64 = 2;
 /// Windows for which a silent or late pod is awaited before the others are judged without it: half a minute.
 const PATIENCE_WINDOWS: u64 = 3;
+/// The same of a pod that the operator had no turn to ask: two minutes.
+const UNASKED_WINDOWS: u64 = 12;
 /// Windows whose sessions say whether a wrong split was fixed: five minutes.
 const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
@@ -64,12 +66,16 @@ pub(super) fn until_next_window(now: Timestamp) -> Duration {
 
 /// The window after which pods are to report what the judge still reads. These are windows since it last wrote down
 /// what it had read, those that late clocks may have held up, and the latest ones, by which the split is judged.
-/// Windows before the present weight are never read.
+/// Windows before the present weight are never read. While nodes hold the judge, it reads nothing, however long: then
+/// all windows are asked for.
 pub fn judged_after(rollout: &RolloutStatus, now: Timestamp) -> u64 {
+    if rollout.reason.as_deref() == Some(Reason::NodeAtFault.as_str()) {
+        return 0;
+    }
     let before = before_weight(rollout);
     let written = rollout.judged_at.as_ref().filter(|_| rollout.judge_state.is_some());
     let read = written.map_or(before, |at| id_of(at.0.min(now)));
-    read.saturating_sub(MENDED_WINDOWS + 2 * PATIENCE_WINDOWS).max(before)
+    read.saturating_sub(MENDED_WINDOWS + PATIENCE_WINDOWS + UNASKED_WINDOWS).max(before)
 }
 
 /// The last window before that in which the present weight was taken.
@@ -278,8 +284,10 @@ impl Case<'_> {
         let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
         let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
         let counted = arms.iter().flat_map(|(_, pods)| *pods).map(|pod| counted_to(pod).unwrap_or(0)).min();
+        let were_asked = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.was_asked);
+        let patience = if were_asked { PATIENCE_WINDOWS } else { UNASKED_WINDOWS };
         // A window is read once. Read before a late clock has ended it, it would be lost for that pod.
-        let end = counted.unwrap_or(finished).clamp(finished.saturating_sub(PATIENCE_WINDOWS), finished);
+        let end = counted.unwrap_or(finished).clamp(finished.saturating_sub(patience), finished);
         (settled.max(first(end))..end).map(|id| self.window(id, &arms)).collect()
     }
 
@@ -454,7 +462,14 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".to_owned(),
             windows: Vec::new(),
         });
-        PodEvidence { pod: "a-0".to_owned(), evidence, is_leaving: false, node: None }
+        PodEvidence {
+            pod: "a-0".to_owned(),
+            evidence,
+            was_asked: true,
+            broken: Vec::new(),
+            is_leaving: false,
+            node: None,
+        }
     }
 
     #[test]
@@ -463,6 +478,20 @@ mod tests {
             |versions: &[Option<u32>]| has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>());
         assert!(counts(&[]) && counts(&[Some(2)]) && counts(&[None, Some(2)]));
         assert!(!counts(&[Some(1)]) && !counts(&[Some(2), Some(1)]) && !counts(&[None]));
+    }
+
+    #[test]
+    fn while_nodes_hold_the_judge_all_windows_are_asked_for() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let judged = RolloutStatus {
+            weight_since: Some(Time(at(0))),
+            judged_at: Some(Time(at(10_000))),
+            judge_state: Some("kept".to_owned()),
+            ..RolloutStatus::default()
+        };
+        assert_eq!(judged_after(&judged, at(10_020)), 1_000 - 45);
+        let held = RolloutStatus { reason: Some(Reason::NodeAtFault.as_str().to_owned()), ..judged };
+        assert_eq!(judged_after(&held, at(10_020)), 0);
     }
 
     #[test]

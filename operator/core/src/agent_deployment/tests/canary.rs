@@ -93,6 +93,24 @@ fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
     assert_eq!(trial.canary(), None, "an unchanged spec starts nothing");
 }
 
+/// Whom the operator could not ask for want of a turn has not fallen silent: nothing is read until it can.
+#[test]
+fn what_the_operator_had_no_turn_to_ask_for_is_read_later_and_nobody_is_lost() {
+    let mut trial = trial();
+    trial.serve(60, EQUAL);
+    let mut undisturbed = trial.clone();
+    trial.unasked = Some(trial.cluster.canary());
+    trial.serve(100, EQUAL);
+    assert_eq!((trial.share(), trial.rollout().rejected), (20, Vec::new()));
+    trial.unasked = None;
+    trial.serve(60, EQUAL);
+    undisturbed.serve(160, EQUAL);
+    let evidence = |trial: &Trial| (trial.rollout().judge_state, trial.rollout().evidence);
+    trial.serve(120, EQUAL);
+    undisturbed.serve(120, EQUAL);
+    assert_eq!((evidence(&trial), trial.share()), (evidence(&undisturbed), undisturbed.share()));
+}
+
 #[test]
 fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
     let mut trial = trial();
