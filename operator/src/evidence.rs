@@ -327,9 +327,10 @@ impl Pods {
         }
         let lane = self.lanes.of(&known, look.question.has_canary);
         let answer = self.ask_since(look, lane, pod, known.hour.clone()).await;
-        // Who was not asked stays what it was.
+        // Who was not asked stays what it was. Figures do not wait for pods that were silent before.
         if matches!(answer, Err(EvidenceError::NotAsked)) {
-            return answer;
+            let is_silent = known.silent.is_some() && !look.question.has_canary;
+            return if is_silent { Err(EvidenceError::Silent) } else { answer };
         }
         let is_silent = matches!(answer, Err(EvidenceError::Silent));
         // Whatever it has counted before is still so.

@@ -83,7 +83,8 @@ fn a_deployment_whose_pods_a_quota_refuses_says_so_in_the_words_of_the_api_serve
 /// Under a turn nobody is asked again, so what does not answer the question of the moment is of no use.
 #[test]
 fn what_pods_have_said_is_taken_only_if_they_would_be_asked_the_same() {
-    let spec = json!({"model": {"uri": "http://models/a"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
+    let spec =
+        json!({"model": {"uri": "http://models/a"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
     let keep = Keep::of(&serde_json::from_value(spec).expect("a spec"));
     let question = |after: u64| {
         let (windows, keep) = (Some(Windows::after(after)), keep.clone());
