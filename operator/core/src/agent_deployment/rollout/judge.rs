@@ -36,8 +36,8 @@ const SETTLE_SECONDS: u64 = 5;
 const GRACE_SECONDS: u64 = 2;
 /// Windows for which a silent or late pod is awaited before the others are judged without it: half a minute.
 const PATIENCE_WINDOWS: u64 = 3;
-/// The same of a pod that the operator had no turn to ask: two minutes.
-const UNASKED_WINDOWS: u64 = 12;
+/// The same of a pod that the operator had no turn to ask: three minutes, of which one may not be written yet.
+const UNASKED_WINDOWS: u64 = 18;
 /// Windows whose sessions say whether a wrong split was fixed: five minutes.
 const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
@@ -489,7 +489,7 @@ mod tests {
             judge_state: Some("kept".to_owned()),
             ..RolloutStatus::default()
         };
-        assert_eq!(judged_after(&judged, at(10_020)), 1_000 - 45);
+        assert_eq!(judged_after(&judged, at(10_020)), 1_000 - 51);
         let held = RolloutStatus { reason: Some(Reason::NodeAtFault.as_str().to_owned()), ..judged };
         assert_eq!(judged_after(&held, at(10_020)), 0);
     }
