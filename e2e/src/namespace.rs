@@ -204,7 +204,7 @@ impl Namespace {
         }
     }
 
-    /// Waits until there is no object of a name.
+    /// Waits until the object of a name is gone.
     ///
     /// # Errors
     /// When it is still there after `limit`.

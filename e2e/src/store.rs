@@ -20,7 +20,7 @@ use slipway_crds::{
 
 use crate::namespace::{Namespace, Outcome, ScenarioError, refused};
 
-/// What the chart is told: the shortest retention, and engines that go a minute after their last user.
+/// Values of the chart: the shortest retention, and engines that go a minute after their last user.
 pub const RETENTION: &str = "store.retention.seconds=3600,store.keepUnusedEnginesSeconds=60";
 /// Longest time until an Engine that nobody names is gone, and until a sweep has ended.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -33,7 +33,7 @@ impl Namespace {
     /// What is recorded of the store.
     ///
     /// # Errors
-    /// When there is no record, or it cannot be read.
+    /// When the record is missing or unreadable.
     pub async fn store_record(&self) -> Outcome<StoreRecord> {
         let object = self.api::<ConfigMap>().get(NAME).await;
         let object = object.map_err(|source| refused(format!("get ConfigMap {NAME}"), source))?;

@@ -96,7 +96,7 @@ impl GpuMetrics {
         }
     }
 
-    /// What is no longer told has no series.
+    /// Figures that no window has any more lose their series.
     fn clear(&self) {
         self.utilization.clear();
         for family in [&self.memory, &self.power, &self.clock, &self.max_clock] {

@@ -307,6 +307,17 @@ pub enum ProfilePhase {
     Failed,
 }
 
+impl ProfilePhase {
+    /// Whether the campaign measures nothing more.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        match self {
+            Self::Exploring | Self::Confirming => false,
+            Self::Chosen | Self::Infeasible | Self::Failed => true,
+        }
+    }
+}
+
 /// Purposes of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]

@@ -12,8 +12,8 @@ use slipway_vocabulary::{
 };
 
 const RECORDED: &str = include_str!("../../data/gpus-h200.json");
-/// Windows that are told, the one of now included.
-const TOLD: u64 = 6;
+/// Windows in an answer, the current one included.
+const WINDOWS: u64 = 6;
 
 #[derive(Debug, Deserialize)]
 struct After {
@@ -34,7 +34,7 @@ async fn gpus(Query(After { after }): Query<After>) -> Result<Json<Telemetry>, (
 
 /// The recorded windows as those that end with `last`, in a circle.
 fn replayed(recorded: &Telemetry, last: u64, after: Option<u64>) -> Telemetry {
-    let first = last.saturating_sub(TOLD - 1).max(after.map_or(0, |after| after.saturating_add(1)));
+    let first = last.saturating_sub(WINDOWS - 1).max(after.map_or(0, |after| after.saturating_add(1)));
     let window = |id: u64| {
         let place = usize::try_from(id).ok()?.checked_rem(recorded.windows.len())?;
         let gpus = recorded.windows.get(place)?.gpus.clone();

@@ -283,7 +283,7 @@ async fn what_dashboards_show_happens(monitoring: &Namespace, bench: &Bench) {
     }
 }
 
-/// An engine that cannot be built stops its agent, and the receiver that its team named is told.
+/// An engine that cannot be built stops its agent, and its team's receiver gets an event.
 async fn the_operator_notifies_pager_duty(monitoring: &Namespace) {
     let event = ask(monitoring, ("receivers", "/received"), |received| {
         let events = received["pager_duty"].as_array().cloned().unwrap_or_default();

@@ -69,7 +69,7 @@ fn conditions(status: &AgentDeploymentStatus) -> String {
     table(&["CONDITION", "STATUS", "REASON", "MESSAGE"], &rows)
 }
 
-/// The checkpoint; that of an earlier spec is none of a server elsewhere.
+/// The checkpoint. With a server elsewhere, that of an earlier spec is left out.
 fn model(status: &AgentDeploymentStatus) -> String {
     let is_elsewhere = status.selected.as_ref().is_some_and(|selected| selected.artifact.is_none());
     status.model.as_ref().filter(|_| !is_elsewhere).map_or(String::new(), |model| {

@@ -31,7 +31,7 @@ const MOST_IDLE: usize = 256;
 /// A server that closes an idle connection while it is asked does so this soon. What breaks later breaks at its work.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NearError {
     /// Nobody accepts connections.
@@ -160,8 +160,8 @@ impl Idle {
 impl Open {
     /// Lets the connection go on as far as it can, and tells whether it is over.
     fn drive(&mut self, context: &mut Context<'_>) -> bool {
-        // Why it ends is told to who waits for the answer. A request that was not written is answered once the
-        // connection is dropped, and so is who asks whether it takes another.
+        // Whoever waits for the answer gets the reason of its end. Dropping the connection answers a request that was
+        // not written, and whoever asks whether the connection takes another.
         if self.connection.as_mut().is_some_and(|connection| connection.as_mut().poll(context).is_ready()) {
             self.connection = None;
         }

@@ -211,7 +211,7 @@ pub(super) const DIALECT: Unused = Unused {
 pub(super) const TOP_K: Unused = Unused {
     field: ".agent.sampling",
     is_absent: "!has(self.agent.sampling) || !has(self.agent.sampling.topK)",
-    message: "topK is no field of the API of model.upstream: remove agent.sampling.topK",
+    message: "the API of model.upstream has no topK: remove agent.sampling.topK",
 };
 
 impl Unused {

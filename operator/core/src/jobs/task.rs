@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, ConfigMapVolumeSource, Volume},
+    api::core::v1::{ConfigMap, Volume},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use slipway_crds::{identity::content_hash, labels::Component};
 use slipway_worker_contract::Task;
 
-use super::template::{TASK_VOLUME, common_labels};
+use super::template::{TASK_VOLUME, common_labels, config_map_volume};
 
 /// File with the task, in the folder of the task's volume.
 pub const TASK_FILE: &str = "task.json";
@@ -55,11 +55,7 @@ pub fn config_map(task: &Task, parts: TaskParts<'_>) -> ConfigMap {
 /// The volume by which a Job reads its task.
 pub fn volume(config_map: &ConfigMap) -> Volume {
     let name = config_map.metadata.name.clone().unwrap_or_default();
-    Volume {
-        name: TASK_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource { name, ..Default::default() }),
-        ..Default::default()
-    }
+    config_map_volume(TASK_VOLUME, &name)
 }
 
 #[cfg(test)]

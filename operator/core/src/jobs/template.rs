@@ -6,9 +6,9 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule},
         core::v1::{
-            Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
-            PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Toleration, Volume,
-            VolumeMount,
+            Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar,
+            PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
+            SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{
@@ -237,6 +237,18 @@ pub fn bounded_shared_memory_volume() -> Volume {
         empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit }),
         ..Default::default()
     }
+}
+
+/// A volume with a file for each key of a Secret.
+pub fn secret_volume(name: &str, secret: &str) -> Volume {
+    let secret = SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() };
+    Volume { name: name.to_owned(), secret: Some(secret), ..Default::default() }
+}
+
+/// A volume with a file for each key of a ConfigMap.
+pub fn config_map_volume(name: &str, config_map: &str) -> Volume {
+    let config_map = ConfigMapVolumeSource { name: config_map.to_owned(), ..Default::default() };
+    Volume { name: name.to_owned(), config_map: Some(config_map), ..Default::default() }
 }
 
 /// A volume of a claim.

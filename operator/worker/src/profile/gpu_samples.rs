@@ -1,6 +1,6 @@
 //! What the GPUs do while a level runs, as Triton's metrics say.
 //!
-//! Triton samples NVML itself, every two seconds unless it is told otherwise. Metrics:
+//! Triton samples NVML itself, every two seconds by default. Metrics:
 //! <https://github.com/triton-inference-server/server/blob/main/docs/user_guide/metrics.md>.
 
 use std::{collections::BTreeMap, time::Duration};

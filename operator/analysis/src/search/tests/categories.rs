@@ -88,7 +88,7 @@ fn a_limit_on_a_sampled_figure_is_met_from_either_side_by_nearly_the_best(#[case
     let best = space.cells().filter(|cell| space.meets(&values(*cell))).map(|cell| values(cell)[0]).fold(0.0, f64::max);
     assert!(space.meets(&values(cell)), "{cell:?}");
     assert!(values(cell)[0] >= 0.97 * best, "{} of {best} after {}", values(cell)[0], measurements.len());
-    assert!(measurements.len() < 72, "it is no brute force");
+    assert!(measurements.len() < 72, "the search measures less than brute force");
 }
 
 /// Utilization that one policy alone brings to the limit, which the level with the most throughput does not show.

@@ -457,26 +457,23 @@ fn chosen(
 /// Leaves a campaign that still asks for engines, where the spec has its answer already: nobody builds them.
 pub(super) fn leave_asking(world: &World) -> Parts {
     let named = world.status.profile.as_ref().and_then(|name| world.profiles.get(name));
-    let is_open = |status: &&ProfileStatus| {
-        let has_ended = match status.phase {
-            Some(ProfilePhase::Chosen | ProfilePhase::Infeasible | ProfilePhase::Failed) => true,
-            None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => false,
-        };
-        !status.asked.is_empty() && !has_ended
-    };
-    named.filter(is_open).map_or_else(Parts::default, |_| resting_on(Basis::Unmeasured))
+    named
+        .filter(|status| !status.asked.is_empty() && goes_on(status))
+        .map_or_else(Parts::default, |_| resting_on(Basis::Unmeasured))
 }
 
 /// Removes superseded campaigns: their measurements were adopted where they still count. Where another server has the
 /// model, those that go on go as well: they would use GPUs for nobody.
 pub(super) fn forget_unneeded(world: &World, current: Option<&String>) -> Parts {
-    let goes_on = |name: &String| {
-        let ends = [ProfilePhase::Chosen, ProfilePhase::Infeasible, ProfilePhase::Failed];
-        world.profiles.get(name).is_some_and(|profile| profile.phase.is_none_or(|phase| !ends.contains(&phase)))
-    };
     let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current).enumerate();
     let unneeded = others.filter(|(age, campaign)| {
-        *age >= MAX_EARLIER_CAMPAIGNS || world.spec.upstream().is_some() && goes_on(&campaign.name)
+        *age >= MAX_EARLIER_CAMPAIGNS
+            || world.spec.upstream().is_some() && world.profiles.get(&campaign.name).is_some_and(goes_on)
     });
     Parts::of_removals(unneeded.map(|(_, campaign)| campaign.removal()))
+}
+
+/// Whether a campaign measures on, or is about to begin.
+fn goes_on(status: &ProfileStatus) -> bool {
+    !status.phase.is_some_and(ProfilePhase::has_ended)
 }

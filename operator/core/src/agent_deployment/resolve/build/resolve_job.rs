@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, SecretVolumeSource, Volume, VolumeMount},
+    core::v1::{ConfigMap, Volume, VolumeMount},
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
@@ -18,7 +18,7 @@ use crate::{
         task,
         template::{
             JobParts, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, install_worker, job, mount, read_only,
-            worker_container, worker_in,
+            secret_volume, worker_container, worker_in,
         },
     },
 };
@@ -75,11 +75,7 @@ pub(super) fn source(checkpoint: Checkpoint<'_>) -> (Vec<Volume>, Vec<VolumeMoun
         mounts.push(read_only(mount(SOURCE_VOLUME, paths::SOURCE_DIR)));
     }
     if let Some(secret) = checkpoint.secret_ref {
-        volumes.push(Volume {
-            name: SECRET_VOLUME.to_owned(),
-            secret: Some(SecretVolumeSource { secret_name: Some(secret.name.clone()), ..Default::default() }),
-            ..Default::default()
-        });
+        volumes.push(secret_volume(SECRET_VOLUME, &secret.name));
         mounts.push(read_only(mount(SECRET_VOLUME, paths::SECRET_DIR)));
     }
     (volumes, mounts)

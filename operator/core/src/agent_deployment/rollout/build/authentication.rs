@@ -13,7 +13,7 @@ use slipway_runtime_config::{Authentication, Rate, Rates, TenantRate};
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
     jobs::{
-        template::{mount, read_only},
+        template::{config_map_volume, mount, read_only},
         view::USERS_CONFIG_MAP_VOLUME,
     },
     runtime_config::{self, ISSUER_AUTHORITIES_FOLDER, ISSUER_KEYS},
@@ -49,20 +49,16 @@ pub(super) fn mounts(plan: &RevisionPlan) -> Vec<VolumeMount> {
 pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
     let Some(ApiAuthentication { tokens_from, jwt, rates: _ }) = &plan.authentication else { return Vec::new() };
     let keys = jwt.as_ref().map(|jwt| &jwt.keys);
-    let tokens = tokens_from.as_ref().map(|secret| secret_volume(TOKENS_VOLUME, secret, TOKENS.1));
+    let tokens = tokens_from.as_ref().map(|secret| secret_file(TOKENS_VOLUME, secret, TOKENS.1));
     let secret = keys.and_then(|keys| keys.secret.as_ref());
     let config_map = keys.and_then(|keys| keys.config_map.as_ref());
     let authorities = keys.and_then(|keys| keys.authorities_from.as_ref());
-    let authorities = authorities.map(|config_map| Volume {
-        name: authorities_volume(),
-        config_map: Some(ConfigMapVolumeSource { name: config_map.name.clone(), ..Default::default() }),
-        ..Default::default()
-    });
-    let of_keys = [secret.map(|secret| secret_volume(KEYS_VOLUME, secret, ISSUER_KEYS.1)), config_map.map(keys_map)];
+    let authorities = authorities.map(|config_map| config_map_volume(&authorities_volume(), &config_map.name));
+    let of_keys = [secret.map(|secret| secret_file(KEYS_VOLUME, secret, ISSUER_KEYS.1)), config_map.map(keys_map)];
     tokens.into_iter().chain(of_keys.into_iter().flatten()).chain(authorities).collect()
 }
 
-fn secret_volume(name: &str, secret: &SecretKeyReference, file: &str) -> Volume {
+fn secret_file(name: &str, secret: &SecretKeyReference, file: &str) -> Volume {
     Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {

@@ -4,8 +4,8 @@
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
-        LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume, VolumeMount,
+        Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle, LifecycleHandler,
+        ObjectFieldSelector, PodSpec, Probe, SleepAction, Volume, VolumeMount,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -24,7 +24,8 @@ use crate::{
     jobs::{
         template::{
             SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, bounded_shared_memory_volume, claim_volume,
-            complete_container, empty_dir, mount, pod_defaults, read_only, shared_memory_volume,
+            complete_container, config_map_volume, empty_dir, mount, pod_defaults, read_only, secret_volume,
+            shared_memory_volume,
         },
         triton::environment,
         view::USERS_CONFIG_MAP_VOLUME,
@@ -294,21 +295,10 @@ fn port(name: &str, number: i32) -> ContainerPort {
 }
 
 fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
-    let config = Volume {
-        name: CONFIG_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource { name: revision_name.to_owned(), ..Default::default() }),
-        ..Default::default()
-    };
-    let headers = header_secrets(plan).map(|(index, _, secret)| Volume {
-        name: header_volume(index),
-        secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
-        ..Default::default()
-    });
-    let authorities = authority_maps(plan).map(|(index, _, config_map)| Volume {
-        name: authorities_volume(index),
-        config_map: Some(ConfigMapVolumeSource { name: config_map.to_owned(), ..Default::default() }),
-        ..Default::default()
-    });
+    let config = config_map_volume(CONFIG_VOLUME, revision_name);
+    let headers = header_secrets(plan).map(|(index, _, secret)| secret_volume(&header_volume(index), secret));
+    let authorities =
+        authority_maps(plan).map(|(index, _, config_map)| config_map_volume(&authorities_volume(index), config_map));
     let of_clients = authentication::volumes(plan);
     let of_others = of_clients.into_iter().chain(traces::volumes(plan)).chain(upstream::volumes(plan));
     let beside = of_others.chain(stdio::volumes(plan)).chain(preflight::watch_volume(plan));

@@ -1,13 +1,13 @@
 //! What the pods of a revision need to send traces: part of their sidecar's configuration, and what is mounted. Pure.
 
-use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, SecretVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 use slipway_crds::v1alpha1::agent_deployment::Tracing as ApiTracing;
 use slipway_runtime_config::Tracing;
 
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
     jobs::{
-        template::{mount, read_only},
+        template::{config_map_volume, mount, read_only, secret_volume},
         view::USERS_CONFIG_MAP_VOLUME,
     },
     runtime_config,
@@ -37,16 +37,9 @@ pub(super) fn mounts(plan: &RevisionPlan) -> Vec<VolumeMount> {
 pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
     let Some(tracing) = &plan.tracing else { return Vec::new() };
     let ApiTracing { endpoint: _, sampled: _, headers_from, authorities_from, allowed_networks: _ } = tracing;
-    let headers = headers_from.as_ref().map(|secret| Volume {
-        name: HEADERS_VOLUME.to_owned(),
-        secret: Some(SecretVolumeSource { secret_name: Some(secret.name.clone()), ..Default::default() }),
-        ..Default::default()
-    });
-    let authorities = authorities_from.as_ref().map(|config_map| Volume {
-        name: authorities_volume(),
-        config_map: Some(ConfigMapVolumeSource { name: config_map.name.clone(), ..Default::default() }),
-        ..Default::default()
-    });
+    let headers = headers_from.as_ref().map(|secret| secret_volume(HEADERS_VOLUME, &secret.name));
+    let authorities =
+        authorities_from.as_ref().map(|config_map| config_map_volume(&authorities_volume(), &config_map.name));
     headers.into_iter().chain(authorities).collect()
 }
 

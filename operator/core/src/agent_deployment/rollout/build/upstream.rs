@@ -1,11 +1,11 @@
 //! What a pod that asks a server elsewhere mounts for it: the key, and the authorities of its certificate. Pure.
 
-use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, SecretVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
     jobs::{
-        template::{mount, read_only},
+        template::{config_map_volume, mount, read_only, secret_volume},
         view::USERS_CONFIG_MAP_VOLUME,
     },
     runtime_config::{UPSTREAM_AUTHORITIES_FOLDER, UPSTREAM_HEADERS_FOLDER},
@@ -25,16 +25,9 @@ pub(super) fn mounts(plan: &RevisionPlan) -> Vec<VolumeMount> {
 /// The volumes of a plan's pods.
 pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
     let Some(upstream) = plan.served.upstream() else { return Vec::new() };
-    let headers = upstream.headers_from.as_ref().map(|secret| Volume {
-        name: HEADERS_VOLUME.to_owned(),
-        secret: Some(SecretVolumeSource { secret_name: Some(secret.name.clone()), ..Default::default() }),
-        ..Default::default()
-    });
-    let authorities = upstream.authorities_from.as_ref().map(|config_map| Volume {
-        name: authorities_volume(),
-        config_map: Some(ConfigMapVolumeSource { name: config_map.name.clone(), ..Default::default() }),
-        ..Default::default()
-    });
+    let headers = upstream.headers_from.as_ref().map(|secret| secret_volume(HEADERS_VOLUME, &secret.name));
+    let authorities =
+        upstream.authorities_from.as_ref().map(|config_map| config_map_volume(&authorities_volume(), &config_map.name));
     headers.into_iter().chain(authorities).collect()
 }
 

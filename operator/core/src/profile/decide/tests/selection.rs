@@ -103,7 +103,7 @@ fn a_row_of_an_earlier_campaign_is_judged_by_limits_on_gpus_from_both_sides() {
     let (inputs, mut measurements) = with_gpus("{figure: Power, max: 300}", &[40]);
     let open = Judged::Open { objective: "gpu-power".to_owned() };
     measurements[0].gpu.iter_mut().for_each(|gpu| gpu.power_watts = None);
-    assert_eq!(judge(&inputs, &measurements[0]), open, "a power that was not sampled is no power of 0 W");
+    assert_eq!(judge(&inputs, &measurements[0]), open, "an unsampled power does not count as 0 W");
     measurements[0].gpu = None;
     assert_eq!(judge(&inputs, &measurements[0]), open);
 }
