@@ -217,9 +217,15 @@ async fn the_smallest_manifest_is_served() {
     assert_eq!(driver, Some(ProfilingDriver::AgentRun));
     let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap().items;
     let rows = profiles.iter().flat_map(|profile| profile.status.iter().flat_map(|status| &status.measurements));
-    let counts: Vec<_> = rows.map(|row| (row.purpose, row.errors, row.count > 0)).collect();
-    assert!(counts.contains(&(MeasurementPurpose::Confirm, 0, true)), "{counts:?}");
-    assert!(counts.iter().all(|(_, errors, _)| *errors == 0), "{counts:?}");
+    let rows: Vec<_> = rows.collect();
+    let (confirmed, explored): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.purpose == MeasurementPurpose::Confirm);
+    assert!(explored.iter().all(|row| row.count > 0 && row.errors == 0), "{explored:?}");
+    // Runs arrive at random, and the chosen eight in flight are full at times.
+    let only_refusals = |errors: i32, reason: &str| errors == 0 || reason.contains("the sidecar answered 429");
+    let is_confirmed =
+        !confirmed.is_empty() && confirmed.iter().all(|row| row.count > 0 && only_refusals(row.errors, &row.reason));
+    assert!(is_confirmed, "{confirmed:?}");
     assert_eq!(asked(&namespace, "support-agent").await.0, "42");
 
     // Who writes down what was taken changes nothing.

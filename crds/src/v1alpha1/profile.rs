@@ -2,6 +2,7 @@
 
 mod definitions;
 mod engines;
+mod phase;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -12,6 +13,7 @@ pub use slipway_vocabulary::MeasurementVerdict;
 pub use self::{
     definitions::DEFINITIONS,
     engines::{AskedEngine, EngineAxes, MeasuredEngine, ProfiledEngine},
+    phase::ProfilePhase,
 };
 
 use super::{
@@ -289,33 +291,6 @@ pub struct ProfileStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind", "inputHash"])
     )]
     pub jobs: Vec<JobAttempt>,
-}
-
-/// Phase of the campaign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum ProfilePhase {
-    /// Configurations are being compared.
-    Exploring,
-    /// The best candidate is being run at its target load.
-    Confirming,
-    /// A configuration was chosen.
-    Chosen,
-    /// No configuration meets the objectives.
-    Infeasible,
-    /// The campaign failed.
-    Failed,
-}
-
-impl ProfilePhase {
-    /// Whether the campaign measures nothing more.
-    #[must_use]
-    pub const fn has_ended(self) -> bool {
-        match self {
-            Self::Exploring | Self::Confirming => false,
-            Self::Chosen | Self::Infeasible | Self::Failed => true,
-        }
-    }
 }
 
 /// Purposes of a measurement.

@@ -5,7 +5,7 @@
 readonly SMALL='
   s|maxSeqLen: [0-9]*|maxSeqLen: 2048|; s|maxInputLen: [0-9]*|maxInputLen: 1024|
   s|max: 500ms|max: 20s|; s|max: 1s}|max: 30s}|; s|max: 10ms|max: 20s|; s|min: "1.5"|min: "0.1"|
-  s|concurrency: .*|concurrency: [1, 2]|; s|maxBatchSize: .*|maxBatchSize: [16]|
+  s|concurrency: .*|concurrency: [4, 8]|; s|maxBatchSize: .*|maxBatchSize: [16]|
   s|requests: {cpu: [^}]*}|requests: {cpu: 200m, memory: 256Mi}|; s|memory: [0-9]*Gi}|memory: 2Gi}|
   s|samples: [0-9]*}|samples: 16}|
   /name: steps, prompts:/d; s|^    budget: {gpuHours: .*|&\n    driver: AgentRun|'

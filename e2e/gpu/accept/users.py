@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Asks an agent again and again, until the file STOP is there, and counts its answers by revision.
+"""Asks an agent again and again, and counts its answers by revision.
+
+It ends when the file STOP is there, or when the script that began it is gone.
 
     users.py --services URL --agent NAME --stop FILE [--users 8] [--pause 0.2] --output FILE
 """
 
 import argparse
 import json
+import os
 import threading
 import time
 import urllib.error
@@ -45,10 +48,11 @@ def main() -> None:
     url = f"{arguments.services}/{arguments.agent}:80/proxy/v1/runs"
     counts: Counter[tuple[str, str]] = Counter()
     lock = threading.Lock()
+    parent = os.getppid()
 
     def user(first: int) -> None:
         number = first
-        while not arguments.stop.exists():
+        while not arguments.stop.exists() and os.getppid() == parent:
             outcome = ask(url, number)
             number += arguments.users
             with lock:

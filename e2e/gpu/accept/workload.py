@@ -40,9 +40,10 @@ def prompts(draw: random.Random) -> list[dict]:
 def runs(draw: random.Random, with_tool: bool) -> list[dict]:
     def run(number: int) -> dict:
         topic = draw.choice(TOPICS)
+        # Each run asks for another region: a call has one result in a whole trace.
         call = {
             "tool": "search",
-            "arguments": {"query": topic},
+            "arguments": {"query": f"{topic} of region {number}"},
             "result": f"There are {draw.randrange(10, 900)} {topic}.",
             "latencyMicros": 200_000,
         }

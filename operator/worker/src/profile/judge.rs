@@ -354,14 +354,17 @@ mod tests {
 
     #[test]
     fn a_row_has_room_for_what_is_limited_before_what_is_not() {
-        let objectives = [Percentile::P90, Percentile::P95, Percentile::P99].map(|p| objective(p, 9_000_000));
+        let percentiles = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P99_9];
+        let objectives = percentiles.map(|p| objective(p, 9_000_000));
         let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(60), power_watts: Some(200) };
         let circumstances = Circumstances { gpu: Some(gpu), ended: "x".repeat(300), ..Circumstances::default() };
         let limit = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(300) };
         let rules = Rules { gpu_limits: vec![limit], ..rules(&objectives) };
         let metric = LatencyMetric::AgentRunLatency;
-        let objectives: Vec<_> = [metric, LatencyMetric::TimeToFirstToken]
+        let others = [LatencyMetric::TimeToFirstToken, LatencyMetric::RequestLatency, LatencyMetric::InterTokenLatency];
+        let objectives: Vec<_> = [metric]
             .iter()
+            .chain(&others)
             .flat_map(|metric| objectives.clone().map(|o| LatencyObjective { metric: *metric, ..o }))
             .collect();
         let rules = Rules { objectives: objectives.clone(), ..rules };
@@ -452,14 +455,17 @@ mod tests {
 
     #[test]
     fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
-        let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
+        let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P99_9];
         let of = |metric| all.map(|p| LatencyObjective { metric, ..objective(p, 9_000_000) });
-        let objectives = [of(LatencyMetric::AgentRunLatency), of(LatencyMetric::TimeToFirstToken)].concat();
+        let metrics =
+            [LatencyMetric::AgentRunLatency, LatencyMetric::TimeToFirstToken, LatencyMetric::RequestTimeToFirstToken];
+        let objectives = metrics.map(of).concat();
         let digest = Digest::from_bytes(&[7; 32]);
         let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();
-        let kept: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile)).collect();
-        let expected: Vec<_> = objectives[..kept.len()].iter().map(|o| (o.metric, o.percentile)).collect();
-        assert_eq!(kept, expected);
-        assert!((4..8).contains(&kept.len()), "{kept:?}");
+        let place = |l: &Latency| objectives.iter().position(|o| (o.metric, o.percentile) == (l.metric, l.percentile));
+        let mut kept: Vec<_> = row.latencies.iter().map(place).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, (0..kept.len()).map(Some).collect::<Vec<_>>());
+        assert!((10..15).contains(&kept.len()), "{kept:?}");
     }
 }

@@ -43,8 +43,9 @@ fn a_row_whose_data_does_not_fit_is_an_error_that_names_it() {
     let mut fat = row("");
     fat.latencies.extend(fat.latencies.clone());
     fat.latencies.extend(fat.latencies.clone());
+    fat.latencies.extend(fat.latencies.clone());
     let text = fat.fitted().unwrap_err().to_string();
-    assert!(text.starts_with("the row of arm \"aaaa") && text.ends_with("512 fit"), "{text}");
+    assert!(text.starts_with("the row of arm \"aaaa") && text.ends_with("768 fit"), "{text}");
 }
 
 #[test]
