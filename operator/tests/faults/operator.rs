@@ -1,6 +1,9 @@
 //! The operator under test: its own reconciliations, one after the other, as a process that can end.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::Cell,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -9,13 +12,15 @@ use serde::de::DeserializeOwned;
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_operator::{
     agent_deployment, engine,
-    kube_io::{events::EventRecorder, neighbours::Neighbours, read::Reader},
+    evidence::Pods,
+    kube_io::{applied::Applied, events::EventRecorder, neighbours::Neighbours, read::Reader},
     leader::{Candidate, Election, Leadership, fence::fenced},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, Outside},
     profile,
     reconcile::{Context, caught},
     store,
+    turns::Turns,
 };
 use slipway_operator_core::{notifications::decide::Policy, settings::Settings};
 use slipway_vocabulary::failure::chain;
@@ -83,21 +88,24 @@ impl Operator {
         let notifier = Notifier::new(&settings.notifications, metrics.clone(), Policy::default(), outside).unwrap();
         let reporter = Reporter { controller: "slipway".to_owned(), instance: Some("one".to_owned()) };
         let writer = fenced(client.clone(), leadership.clone());
+        let http = reqwest::Client::builder().proxy(reqwest::Proxy::http(pods).unwrap()).tls_certs_only([]).build();
+        let http = http.unwrap();
         let context = Context {
             recorder: EventRecorder::new(writer.clone(), reporter),
             reader: Reader::new(client),
             client: writer,
-            http: reqwest::Client::builder()
-                .proxy(reqwest::Proxy::http(pods).unwrap())
-                .tls_certs_only([])
-                .build()
-                .unwrap(),
+            pods: Pods::new(http.clone()),
+            http,
             prometheus: None,
             settings: settings.clone(),
             leadership,
             notifier,
             metrics,
             neighbours: Neighbours::default(),
+            glanced_neighbours: Neighbours::default(),
+            applied: Applied::default(),
+            turns: Turns::default(),
+            caches: OnceLock::new(),
             failures: FailureCounts::default(),
             clock: now,
         };
@@ -107,6 +115,7 @@ impl Operator {
     /// What it knows of a namespace is old: its own clock for that does not follow the test's.
     pub fn forget(&self, namespace: &str) {
         self.context.neighbours.forget(namespace);
+        self.context.glanced_neighbours.forget(namespace);
     }
 
     /// What its controllers work with.
@@ -132,7 +141,8 @@ impl Operator {
     async fn reconcile_all(&self, server: &ApiServer) -> Vec<String> {
         let mut failures = Vec::new();
         for object in objects::<AgentDeployment>(server, AGENT_DEPLOYMENTS) {
-            let reconciliation = agent_deployment::reconcile::reconcile(object, self.context.clone());
+            let reconciliation =
+                agent_deployment::reconcile::reconcile(object, self.context.clone(), CancellationToken::new());
             failures.extend(caught(reconciliation).await.err());
         }
         for object in objects::<Engine>(server, ENGINES) {

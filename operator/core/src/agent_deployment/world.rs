@@ -20,6 +20,7 @@ use crate::{
     agent_deployment::{
         commands::{Annotated, Commands},
         monitoring::{
+            counted::BrokenGpu,
             drift::{LivePod, MemoryView},
             judged_runs::BudgetsView,
             load::ObservedLoad,
@@ -341,6 +342,10 @@ pub struct PodEvidence {
     pub pod: String,
     /// What it counted; absent if it did not answer.
     pub evidence: Option<Evidence>,
+    /// Whether it was asked. Where the operator had no turn for it, its silence says nothing.
+    pub was_asked: bool,
+    /// The errors of hardware that its GPUs have raised, in whatever window.
+    pub broken: Vec<BrokenGpu>,
     /// Whether the cluster or the operator ends it: it finishes its runs, and its end is not harm.
     pub is_leaving: bool,
     /// Its node, once it has one.

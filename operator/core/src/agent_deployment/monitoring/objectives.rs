@@ -22,7 +22,9 @@ use crate::agent_deployment::world::World;
 /// How long an observation stays before a new figure replaces it, because every figure is a write of the status. It is
 /// replaced at once if the objective is met and was not or the reverse, if the prediction changes, or if observations
 /// span twice as long.
-const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
+const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(15);
+/// The same of a look that counts a block of drift, once in ten minutes: the status is written by it anyway.
+const FIGURE_STANDS_IN_BLOCK: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many objectives traffic has judged so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,13 +227,14 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
         return entry;
     }
     let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
+    let time = if world.live.is_empty() { FIGURE_STANDS } else { FIGURE_STANDS_IN_BLOCK };
     let stands = before.filter(|known| {
         // An earlier operator wrote no numbers: its figure is replaced at once.
         let seconds = known.window_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         known.met == entry.met
             && known.predicted == entry.predicted
             && seconds.is_some_and(|seconds| seconds.saturating_mul(2) > world.observed.window_seconds)
-            && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
+            && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < time)
     });
     if let Some(before) = stands {
         return before.clone();

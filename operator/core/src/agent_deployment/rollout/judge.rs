@@ -36,6 +36,8 @@ const SETTLE_SECONDS: u64 = 5;
 const GRACE_SECONDS: u64 = 2;
 /// Windows for which a silent or late pod is awaited before the others are judged without it: half a minute.
 const PATIENCE_WINDOWS: u64 = 3;
+/// The same of a pod that the operator had no turn to ask: three minutes, of which one may not be written yet.
+const UNASKED_WINDOWS: u64 = 18;
 /// Windows whose sessions say whether a wrong split was fixed: five minutes.
 const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
@@ -62,6 +64,29 @@ pub(super) fn until_next_window(now: Timestamp) -> Duration {
     Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
 }
 
+/// The window after which pods are to report what the judge still reads. These are windows since it last wrote down
+/// what it had read, those that late clocks may have held up, and the latest ones, by which the split is judged.
+/// Windows before the present weight are never read. While nodes hold the judge, it reads nothing, however long: then
+/// all windows are asked for.
+pub fn judged_after(rollout: &RolloutStatus, now: Timestamp) -> u64 {
+    if rollout.reason.as_deref() == Some(Reason::NodeAtFault.as_str()) {
+        return 0;
+    }
+    let before = before_weight(rollout);
+    let written = rollout.judged_at.as_ref().filter(|_| rollout.judge_state.is_some());
+    let read = written.map_or(before, |at| id_of(at.0.min(now)));
+    read.saturating_sub(MENDED_WINDOWS + PATIENCE_WINDOWS + UNASKED_WINDOWS).max(before)
+}
+
+/// The last window before that in which the present weight was taken.
+fn before_weight(rollout: &RolloutStatus) -> u64 {
+    rollout.weight_since.as_ref().map_or(0, |since| id_of(since.0)).saturating_sub(1)
+}
+
+fn id_of(time: Timestamp) -> u64 {
+    window_id(u64::try_from(time.as_second()).unwrap_or(0))
+}
+
 /// The judge's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judged {
@@ -83,6 +108,9 @@ impl Case<'_> {
         let kept = self.rollout.judge_state.as_deref().map(|state| Judge::resume(config.clone(), state)).transpose();
         let (mut judge, lost) = match kept {
             Ok(judge) => (judge.unwrap_or_else(|| Judge::new(config)), None),
+            Err(error) if judged_after(self.rollout, self.world.now) > before_weight(self.rollout) => {
+                return self.begun_with_the_next_look(&error);
+            }
             Err(error) => (Judge::new(config), Some(error)),
         };
         let latest = LazyCell::new(|| self.latest_windows());
@@ -154,6 +182,16 @@ impl Case<'_> {
         rollout.message = Some(words.chars().take(512).collect());
         rollout.judged_at = Some(Time(self.world.now));
         Judged { rollout, verdict: Verdict::Rollback, reason: words }
+    }
+
+    /// The memory cannot be read, and of what was read before it nothing was asked for: without a memory, the next look
+    /// asks for all windows at the present weight.
+    fn begun_with_the_next_look(&self, error: &StateError) -> Judged {
+        let mut rollout = self.rollout.clone();
+        rollout.judge_state = None;
+        rollout.message = started_anew(error).or(rollout.message);
+        let reason = rollout.message.clone().unwrap_or_default();
+        Judged { rollout, verdict: Verdict::Hold, reason }
     }
 
     /// What a token of the canary costs, as a multiple of stable's; as much, where profiling says nothing.
@@ -246,8 +284,10 @@ impl Case<'_> {
         let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
         let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
         let counted = arms.iter().flat_map(|(_, pods)| *pods).map(|pod| counted_to(pod).unwrap_or(0)).min();
+        let were_asked = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.was_asked);
+        let patience = if were_asked { PATIENCE_WINDOWS } else { UNASKED_WINDOWS };
         // A window is read once. Read before a late clock has ended it, it would be lost for that pod.
-        let end = counted.unwrap_or(finished).clamp(finished.saturating_sub(PATIENCE_WINDOWS), finished);
+        let end = counted.unwrap_or(finished).clamp(finished.saturating_sub(patience), finished);
         (settled.max(first(end))..end).map(|id| self.window(id, &arms)).collect()
     }
 
@@ -426,7 +466,14 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".to_owned(),
             windows: Vec::new(),
         });
-        PodEvidence { pod: "a-0".to_owned(), evidence, is_leaving: false, node: None }
+        PodEvidence {
+            pod: "a-0".to_owned(),
+            evidence,
+            was_asked: true,
+            broken: Vec::new(),
+            is_leaving: false,
+            node: None,
+        }
     }
 
     #[test]
@@ -435,6 +482,20 @@ mod tests {
             |versions: &[Option<u32>]| has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>());
         assert!(counts(&[]) && counts(&[Some(2)]) && counts(&[None, Some(2)]));
         assert!(!counts(&[Some(1)]) && !counts(&[Some(2), Some(1)]) && !counts(&[None]));
+    }
+
+    #[test]
+    fn while_nodes_hold_the_judge_all_windows_are_asked_for() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let judged = RolloutStatus {
+            weight_since: Some(Time(at(0))),
+            judged_at: Some(Time(at(10_000))),
+            judge_state: Some("kept".to_owned()),
+            ..RolloutStatus::default()
+        };
+        assert_eq!(judged_after(&judged, at(10_020)), 1_000 - 51);
+        let held = RolloutStatus { reason: Some(Reason::NodeAtFault.as_str().to_owned()), ..judged };
+        assert_eq!(judged_after(&held, at(10_020)), 0);
     }
 
     #[test]

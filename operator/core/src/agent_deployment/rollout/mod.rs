@@ -31,6 +31,7 @@ mod take_over;
 
 use slipway_crds::v1alpha1::agent_deployment::RolloutStatus;
 
+pub use self::judge::judged_after;
 use self::{
     canary::Turn,
     keep::{keep, remove_others, settled, without_expired},

@@ -1,0 +1,71 @@
+//! An object as it is kept: its version, the labels by which it is found, and itself as text. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use slipway_crds::labels;
+
+/// Labels by which objects are found without being read.
+pub(super) const KEYS: [&str; 5] =
+    [labels::APP_MANAGED_BY, labels::APP_COMPONENT, labels::AGENT_DEPLOYMENT, labels::ENGINE, labels::PROFILE];
+
+/// One of the objects.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The version; then, a line each, the place of a label's key and its value.
+    head: Box<str>,
+    body: Box<[u8]>,
+    /// The list that has shown it last.
+    pub(super) listed: u32,
+}
+
+impl Entry {
+    /// Keeps an object that is a text already.
+    pub(super) fn of(metadata: &ObjectMeta, body: Vec<u8>, listed: u32) -> Self {
+        let mut head = metadata.resource_version.clone().unwrap_or_default();
+        let found = |key: &str| metadata.labels.as_ref()?.get(key);
+        for (place, value) in ('0'..).zip(KEYS).filter_map(|(place, key)| Some((place, found(key)?))) {
+            head.push('\n');
+            head.push(place);
+            head.push_str(value);
+        }
+        Self { head: head.into_boxed_str(), body: body.into_boxed_slice(), listed }
+    }
+
+    /// Its resource version.
+    pub(super) fn version(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// The value of one of the [`KEYS`], where it is labelled with that.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        let (place, _) = ('0'..).zip(KEYS).find(|(_, of)| *of == key)?;
+        self.head.split('\n').skip(1).find_map(|line| line.strip_prefix(place))
+    }
+
+    /// Itself.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_found_by_version_and_labels() {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let all = [label(labels::AGENT_DEPLOYMENT, "support"), label(labels::ENGINE, ""), label("app", "x")];
+        let metadata =
+            ObjectMeta { resource_version: Some("7".to_owned()), labels: Some(all.into()), ..ObjectMeta::default() };
+        let entry = Entry::of(&metadata, b"{}".to_vec(), 1);
+        let found = [labels::AGENT_DEPLOYMENT, labels::ENGINE, labels::PROFILE, "app"].map(|key| entry.label(key));
+        assert_eq!(
+            (entry.version(), entry.body(), found),
+            ("7", b"{}".as_slice(), [Some("support"), Some(""), None, None])
+        );
+        let bare = Entry::of(&ObjectMeta::default(), Vec::new(), 1);
+        assert_eq!((bare.version(), bare.label(labels::ENGINE)), ("", None));
+    }
+}
