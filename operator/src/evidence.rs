@@ -2,7 +2,8 @@
 //!
 //! A pod that does not answer delays no other agent. Pods that answered last time are asked in a lane of their own,
 //! those of a canary in another one. New pods and silent ones have theirs. Each lane reads a few answers at once: one
-//! that stalls delays none of another lane. No look waits for a place among the silent, but for that of a canary.
+//! that stalls delays none of another lane. Namespaces share a lane: slow pods of one leave places to the others. No
+//! look waits for a place among the silent, but for that of a canary.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +26,7 @@ use slipway_operator_core::{
 use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
 use thiserror::Error;
 use tokio::{
-    sync::{OnceCell, Semaphore, SemaphorePermit},
+    sync::OnceCell,
     time::{Instant, timeout, timeout_at},
 };
 use tracing::{debug, warn};
@@ -175,15 +176,16 @@ struct Lanes {
 /// Pods that are asked at once, and those of them whose answers are read at once: whole hours of many would not fit
 /// into memory. Nobody closes them.
 struct Lane {
-    turns: Semaphore,
-    answers: Semaphore,
+    turns: Shared,
+    answers: Shared,
     /// How long a look waits here; absent where it does not.
     patience: Option<Duration>,
 }
 
 impl Lane {
-    fn new(turns: usize, answers: usize, patience: Option<Duration>) -> Self {
-        Self { turns: Semaphore::new(turns), answers: Semaphore::new(answers), patience }
+    /// So many in all, and so many of a namespace.
+    fn new(turns: [usize; 2], answers: [usize; 2], patience: Option<Duration>) -> Self {
+        Self { turns: Shared::new(turns), answers: Shared::new(answers), patience }
     }
 }
 
@@ -272,12 +274,12 @@ impl Pods {
     fn asking(ask: impl Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync + 'static) -> Self {
         let known = Mutex::new(Known { pods: HashMap::new(), buckets: 0, tidied: Instant::now() });
         let lanes = Lanes {
-            answering: Lane::new(32, 2, Some(LOOK)),
-            of_canaries: Lane::new(16, 2, Some(LOOK)),
-            new: Lane::new(64, 2, Some(FIRST_LOOK)),
-            new_of_canaries: Lane::new(16, 3, Some(FIRST_LOOK)),
-            silent: Lane::new(8, 1, None),
-            silent_of_canaries: Lane::new(8, 1, Some(LOOK)),
+            answering: Lane::new([32, 16], [3, 2], Some(LOOK)),
+            of_canaries: Lane::new([16, 8], [3, 2], Some(LOOK)),
+            new: Lane::new([64, 32], [2, 1], Some(FIRST_LOOK)),
+            new_of_canaries: Lane::new([16, 8], [3, 2], Some(FIRST_LOOK)),
+            silent: Lane::new([8, 4], [2, 1], None),
+            silent_of_canaries: Lane::new([8, 4], [2, 1], Some(LOOK)),
         };
         let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
         Self { ask: Box::new(ask), lanes, rooms, unready: Shared::new(UNREADY), known }
@@ -372,14 +374,15 @@ impl Pods {
 
     /// An answer that begins gives its turn back, and waits for room to be read.
     async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Evidence, EvidenceError> {
+        let namespace = look.question.namespace;
         let asked = match lane.patience {
-            Some(_) => turn(&lane.turns, look.deadline(lane)).await?,
-            None => lane.turns.try_acquire().map_err(|_| EvidenceError::NotAsked)?,
+            Some(_) => turn(&lane.turns, namespace, look.deadline(lane)).await?,
+            None => lane.turns.take_now(namespace).ok_or(EvidenceError::NotAsked)?,
         };
         let rest = (self.ask)(url).await?;
         drop(asked);
         look.make_room().await;
-        let _read = turn(&lane.answers, look.deadline(lane)).await?;
+        let _read = turn(&lane.answers, namespace, look.deadline(lane)).await?;
         rest.await
     }
 
@@ -465,12 +468,11 @@ fn has_ended(phase: Option<&str>) -> bool {
 }
 
 /// A turn that comes in time.
-async fn turn(turns: &Semaphore, deadline: Instant) -> Result<SemaphorePermit<'_>, EvidenceError> {
+async fn turn(turns: &Shared, namespace: &str, deadline: Instant) -> Result<Turn, EvidenceError> {
     if deadline <= Instant::now() {
         return Err(EvidenceError::NotAsked);
     }
-    let turn = timeout_at(deadline, turns.acquire()).await;
-    turn.ok().and_then(Result::ok).ok_or(EvidenceError::NotAsked)
+    timeout_at(deadline, turns.take(namespace)).await.ok().flatten().ok_or(EvidenceError::NotAsked)
 }
 
 async fn ask(http: reqwest::Client, url: String) -> Result<Rest, EvidenceError> {

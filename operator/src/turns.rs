@@ -1,20 +1,21 @@
 //! Whose turn it is to glance at an AgentDeployment, and to read and write the API server for it. What waits takes no
 //! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins. So have
-//! agents that serve: a change of their pods waits for no agents that are created by the hundred.
+//! agents that serve: a change of their pods waits for no agents that are created by the hundred. Namespaces share all of
+//! them: no team waits for everything that another one has begun.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// AgentDeployments without a revision that read and write at once.
-const BEGINNING: usize = 6;
+/// AgentDeployments without a revision that read and write at once, in all and of a namespace.
+const BEGINNING: [usize; 2] = [6, 4];
 /// The same of those with one.
-const SERVING: usize = 6;
+const SERVING: [usize; 2] = [6, 4];
 /// The same of those whose canary has traffic.
-const CANARIES: usize = 4;
+const CANARIES: [usize; 2] = [4, 3];
 /// AgentDeployments that are glanced at at once, in all and of a namespace. Their pods have been asked before.
 const GLANCES: [usize; 2] = [32, 16];
 /// The same of those whose canary has traffic.
@@ -82,13 +83,13 @@ pub enum Phase {
 /// Turns at the API server.
 #[derive(Debug)]
 struct Requests {
-    beginning: Semaphore,
-    serving: Semaphore,
-    canaries: Semaphore,
+    beginning: Shared,
+    serving: Shared,
+    canaries: Shared,
 }
 
 impl Requests {
-    fn of(&self, phase: Phase) -> &Semaphore {
+    fn of(&self, phase: Phase) -> &Shared {
         match phase {
             Phase::Beginning => &self.beginning,
             Phase::Serving => &self.serving,
@@ -107,7 +108,7 @@ pub struct Turns {
 
 impl Default for Turns {
     fn default() -> Self {
-        let [beginning, serving, canaries] = [BEGINNING, SERVING, CANARIES].map(Semaphore::new);
+        let [beginning, serving, canaries] = [BEGINNING, SERVING, CANARIES].map(Shared::new);
         let requests = Requests { beginning, serving, canaries };
         Self { requests, glances: Shared::new(GLANCES), glances_at_canaries: Shared::new(GLANCES_AT_CANARIES) }
     }
@@ -115,14 +116,13 @@ impl Default for Turns {
 
 impl Turns {
     /// Waits for a turn at the API server, which lasts as long as what is given.
-    pub async fn take(&self, phase: Phase) -> Option<SemaphorePermit<'_>> {
-        // Nobody closes them.
-        self.requests.of(phase).acquire().await.ok()
+    pub async fn take(&self, namespace: &str, phase: Phase) -> Option<Turn> {
+        self.requests.of(phase).take(namespace).await
     }
 
     /// A turn at the API server if one is free. Who waits for one is before others.
-    pub fn take_now(&self, phase: Phase) -> Option<SemaphorePermit<'_>> {
-        self.requests.of(phase).try_acquire().ok()
+    pub fn take_now(&self, namespace: &str, phase: Phase) -> Option<Turn> {
+        self.requests.of(phase).take_now(namespace)
     }
 
     /// The same of a glance. Who has a turn at the API server takes none.
@@ -144,14 +144,25 @@ mod tests {
     #[tokio::test]
     async fn agents_that_begin_keep_none_that_serves_waiting_and_nobody_a_canary() {
         let turns = Turns::default();
-        let take = |phase| turns.take(phase).now_or_never().flatten();
-        let mut taken: Vec<_> = (0..BEGINNING).map(|_| take(Phase::Beginning)).collect();
-        assert!(take(Phase::Beginning).is_none() && turns.take_now(Phase::Beginning).is_none(), "the next one waits");
-        taken.extend((0..SERVING).map(|_| take(Phase::Serving)));
-        assert!(taken.iter().all(Option::is_some) && take(Phase::Serving).is_none());
-        assert!(take(Phase::Canary).is_some() && turns.take_now(Phase::Canary).is_some());
+        let take = |namespace: &str, phase| turns.take(namespace, phase).now_or_never().flatten();
+        let all = |phase| (0..).map_while(|number| take(&format!("team-{number}"), phase)).collect::<Vec<_>>();
+        let mut taken = all(Phase::Beginning);
+        assert_eq!(taken.len(), BEGINNING[0]);
+        assert!(turns.take_now("other", Phase::Beginning).is_none(), "the next one waits");
+        taken.extend(all(Phase::Serving));
+        assert_eq!(taken.len(), BEGINNING[0] + SERVING[0]);
+        assert!(take("team", Phase::Canary).is_some() && turns.take_now("team", Phase::Canary).is_some());
         drop(taken);
-        assert!(take(Phase::Beginning).is_some() && turns.take_now(Phase::Serving).is_some());
+        assert!(take("team", Phase::Beginning).is_some() && turns.take_now("team", Phase::Serving).is_some());
+    }
+
+    #[tokio::test]
+    async fn agents_of_one_namespace_leave_turns_at_the_api_server_to_others() {
+        let turns = Turns::default();
+        for phase in [Phase::Beginning, Phase::Serving, Phase::Canary] {
+            let taken: Vec<Turn> = std::iter::from_fn(|| turns.take_now("team", phase)).collect();
+            assert!(!taken.is_empty() && turns.take_now("other", phase).is_some(), "{phase:?}");
+        }
     }
 
     #[tokio::test]

@@ -41,12 +41,12 @@ pub async fn reconcile(
         Glanced::Figures { object, plan, seen } => {
             // Figures do not wait either: they are the same, or better, a while later.
             let later = Action::requeue(LATER.min(plan.requeue));
-            let Some(_turn) = context.turns.take_now(agent.phase) else { return Ok(later) };
+            let Some(_turn) = context.turns.take_now(&agent.namespace, agent.phase) else { return Ok(later) };
             return carry_out_at_a_glance(&context, (object.as_ref(), object.status.as_ref()), *plan, &seen).await;
         }
         Glanced::Unclear => {}
     }
-    let Some(_turn) = ending.run_until_cancelled(context.turns.take(agent.phase)).await else {
+    let Some(_turn) = ending.run_until_cancelled(context.turns.take(&agent.namespace, agent.phase)).await else {
         return Ok(Action::await_change());
     };
     Box::pin(look(agent, context.clone(), ending)).await

@@ -160,11 +160,27 @@ async fn a_canary_is_told_whom_there_was_no_turn_for_and_who_was_silent() {
         (pod.was_asked, pod.evidence.is_some(), asked.is_whole)
     };
     assert_eq!(told("10.1.0.1").await, (true, true, true));
-    let taken = all.lanes.of_canaries.turns.acquire_many(16).await.unwrap();
+    let taken = taken(&all.lanes.of_canaries.turns);
     assert_eq!(told("10.1.0.1").await, (false, false, false), "there was no turn");
     drop(taken);
     assert_eq!(told("10.9.0.1").await, (true, false, true), "it was silent");
     assert_eq!(told("10.9.0.1").await, (true, false, true), "and was so a moment ago");
+}
+
+/// All turns, taken by others.
+fn taken(turns: &Shared) -> Vec<Turn> {
+    (0..).map_while(|other| turns.take_now(&format!("other-{other}"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_of_one_namespace_leave_places_to_others() {
+    let (all, own) = (pods(Arc::default(), "t"), [pod("p", "10.1.0.1")]);
+    let canary = |namespace| Question { has_canary: true, ..question(namespace, None) };
+    assert_eq!(heard(&all, canary("team"), &own).await, (true, 0));
+    let answers = &all.lanes.of_canaries.answers;
+    let slow: Vec<Turn> = std::iter::from_fn(|| answers.take_now("slow")).collect();
+    assert_eq!(heard(&all, canary("team"), &own).await, (true, 0));
+    drop(slow);
 }
 
 /// Rooms may belong to those who wait for the one that waits here.
@@ -187,10 +203,10 @@ async fn a_canary_that_finds_no_room_gives_up_and_is_not_judged_by_silence() {
 async fn a_pod_that_waited_in_vain_for_its_turn_is_not_silent() {
     let (all, own) = (pods(Arc::default(), "t"), [pod("p", "10.1.0.1")]);
     assert_eq!(heard(&all, question("team", None), &own).await, (true, 0));
-    let taken = all.lanes.answering.turns.acquire_many(32).await.unwrap();
+    let others = taken(&all.lanes.answering.turns);
     assert_eq!(heard(&all, question("team", None), &own).await, (false, LOOK.as_secs()));
-    drop(taken);
-    let _silent = all.lanes.silent.turns.acquire_many(8).await.unwrap();
+    drop(others);
+    let _silent = taken(&all.lanes.silent.turns);
     assert_eq!(heard(&all, question("team", None), &own).await, (true, 0));
 }
 
@@ -211,7 +227,7 @@ async fn answers_that_never_end_delay_no_pod_that_has_answered_and_no_canary() {
     });
     let stalled: Vec<_> = stalled.collect();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(all.lanes.new.answers.available_permits(), 0, "they are being read");
+    assert!(all.lanes.new.answers.take_now("team").is_none(), "they are being read");
     assert_eq!(heard(&all, question("team", None), &known).await, (true, 0));
     let canary = Question { has_canary: true, ..question("team", Some(104)) };
     assert_eq!(heard(&all, canary.clone(), &first).await, (true, 0), "for the first time");

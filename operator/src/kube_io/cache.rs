@@ -1,10 +1,11 @@
-//! What watches have shown: objects of a kind without what nobody reads of them, as text. An object takes a tenth of
-//! the memory that way, and is read again where somebody looks at it.
+//! What watches have shown: objects of a kind without what nobody reads of them, as packed text. An object takes a
+//! fraction of the memory that way, and is read again where somebody looks at it.
 //!
 //! Caches say when to look, and that there is nothing to do. They are never the ground of a write: what a glance at
 //! them finds to be done is decided again on what the API server says.
 
 mod entry;
+mod pattern;
 mod selector;
 mod strip;
 
@@ -21,14 +22,19 @@ use std::{
 use kube::{Resource, runtime::watcher::Event};
 
 pub use self::strip::Stripped;
-use self::{entry::Entry, selector::Selector};
+use self::{entry::Entry, pattern::Pattern, selector::Selector};
 
 /// What a kind must be to be kept.
 pub trait Kept: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {}
 impl<K> Kept for K where K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {}
 
-/// By namespace and name.
-type Objects = HashMap<Box<str>, BTreeMap<Box<str>, Entry>>;
+/// Objects by namespace and name.
+#[derive(Default)]
+struct Objects {
+    all: HashMap<Box<str>, BTreeMap<Box<str>, Entry>>,
+    /// What their texts have in common.
+    pattern: Pattern,
+}
 
 /// The objects of a kind, by namespace. Clones are the same one.
 pub struct Cache<K: Kept> {
@@ -60,21 +66,21 @@ impl<K: Kept> Cache<K> {
     pub fn list(&self, namespace: &str, selector: &str) -> Vec<K> {
         let selector = Selector::parse(selector);
         let objects = self.objects();
-        let entries = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let entries = objects.all.get(namespace).into_iter().flat_map(BTreeMap::values);
         if selector.is_of(&entry::KEYS) {
             let selected = entries.filter(|entry| selector.matches(|key| entry.label(key)));
-            return selected.filter_map(|entry| (self.unpack)(entry.body())).collect();
+            return selected.filter_map(|entry| self.read(entry, &objects.pattern)).collect();
         }
         let matches = |object: &K| {
             let labels = object.meta().labels.as_ref();
             selector.matches(|key| labels?.get(key).map(String::as_str))
         };
-        entries.filter_map(|entry| (self.unpack)(entry.body())).filter(matches).collect()
+        entries.filter_map(|entry| self.read(entry, &objects.pattern)).filter(matches).collect()
     }
 
     /// Looks at all objects, one after the other.
     pub fn each(&self, mut look: impl FnMut(&K)) {
-        let namespaces: Vec<Box<str>> = self.objects().keys().cloned().collect();
+        let namespaces: Vec<Box<str>> = self.objects().all.keys().cloned().collect();
         // Who writes does not wait for all of them.
         for namespace in namespaces {
             self.list(&namespace, "").iter().for_each(&mut look);
@@ -83,12 +89,17 @@ impl<K: Kept> Cache<K> {
 
     /// An object, if it is there.
     pub fn get(&self, namespace: &str, name: &str) -> Option<K> {
-        (self.unpack)(self.objects().get(namespace)?.get(name)?.body())
+        let objects = self.objects();
+        self.read(objects.all.get(namespace)?.get(name)?, &objects.pattern)
     }
 
     /// The resource version of an object, if it is there.
     pub fn version(&self, namespace: &str, name: &str) -> Option<String> {
-        Some(self.objects().get(namespace)?.get(name)?.version().to_owned())
+        Some(self.objects().all.get(namespace)?.get(name)?.version().to_owned())
+    }
+
+    fn read(&self, entry: &Entry, pattern: &Pattern) -> Option<K> {
+        (self.unpack)(&pattern.unpack(entry.body())?)
     }
 
     fn objects(&self) -> RwLockReadGuard<'_, Objects> {
@@ -147,10 +158,10 @@ impl<K: Kept> Writer<K> {
             Event::Delete(object) => {
                 self.change(|objects| {
                     let (namespace, name) = place(&object);
-                    let Some(names) = objects.get_mut(&namespace) else { return };
+                    let Some(names) = objects.all.get_mut(&namespace) else { return };
                     names.remove(&name);
                     if names.is_empty() {
-                        objects.remove(&namespace);
+                        objects.all.remove(&namespace);
                     }
                 });
                 vec![Changed::Gone(object)]
@@ -181,26 +192,29 @@ impl<K: Kept> Writer<K> {
         let (namespace, name) = place(object);
         let version = object.meta().resource_version.as_deref().unwrap_or_default();
         let is_known = self.change(|objects| {
-            let known = objects.get_mut(&namespace).and_then(|names| names.get_mut(&name));
+            let known = objects.all.get_mut(&namespace).and_then(|names| names.get_mut(&name));
             let known = known.filter(|known| known.version() == version);
             known.map(|known| known.listed = self.lists).is_some()
         });
         if !is_known {
-            let entry = Entry::of(object.meta(), (self.pack)(object), self.lists);
-            self.change(|objects| objects.entry(namespace).or_default().insert(name, entry));
+            let text = (self.pack)(object);
+            self.change(|objects| {
+                let entry = Entry::of(object.meta(), objects.pattern.pack(&text), self.lists);
+                objects.all.entry(namespace).or_default().insert(name, entry);
+            });
         }
         !is_known
     }
 
     /// What the list has not shown is gone.
     fn end_of_list(&mut self) -> Vec<Changed<K>> {
-        let (lists, unpack) = (self.lists, self.cache.unpack);
-        let gone = self.change(|objects| {
+        let (lists, cache) = (self.lists, &self.cache);
+        let gone = self.change(|Objects { all, pattern }| {
             let mut gone = Vec::new();
-            objects.retain(|_, names| {
+            all.retain(|_, names| {
                 names.retain(|_, entry| {
                     let is_there = entry.listed == lists;
-                    gone.extend((!is_there).then(|| unpack(entry.body())).flatten());
+                    gone.extend((!is_there).then(|| cache.read(entry, pattern)).flatten());
                     is_there
                 });
                 !names.is_empty()

@@ -1,7 +1,7 @@
 //! The operator under test: its own reconciliations, one after the other, as a process that can end.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     sync::{Arc, OnceLock},
 };
 
@@ -27,9 +27,12 @@ use slipway_vocabulary::failure::chain;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{
-    ApiServer,
-    kinds::{AGENT_DEPLOYMENTS, CLAIMS, ENGINES, Kind, PROFILES},
+use crate::{
+    api::{
+        ApiServer,
+        kinds::{AGENT_DEPLOYMENTS, CLAIMS, ENGINES, Kind, PROFILES},
+    },
+    watched::Watched,
 };
 
 thread_local! {
@@ -54,6 +57,8 @@ pub fn pass(seconds: i64) {
 /// A process of the operator's.
 pub struct Operator {
     context: Arc<Context>,
+    /// What its looks begin with a glance at, if they do.
+    watched: Option<RefCell<Watched>>,
     lease: JoinHandle<()>,
 }
 
@@ -109,7 +114,16 @@ impl Operator {
             failures: FailureCounts::default(),
             clock: now,
         };
-        Self { context: Arc::new(context), lease }
+        Self { context: Arc::new(context), watched: None, lease }
+    }
+
+    /// Has its looks begin with a glance at what watches have shown.
+    #[must_use]
+    pub fn watching(mut self, server: &ApiServer) -> Self {
+        let watched = Watched::begin(&server.state().store);
+        self.context.glance_at(watched.caches.clone());
+        self.watched = Some(RefCell::new(watched));
+        self
     }
 
     /// What it knows of a namespace is old: its own clock for that does not follow the test's.
@@ -130,6 +144,9 @@ impl Operator {
 
     /// Reconciles everything that there is, once.
     pub async fn look(&self, server: &ApiServer) -> Looked {
+        if let Some(watched) = &self.watched {
+            watched.borrow_mut().go_on(&server.state().store);
+        }
         let crash = server.state().faults.crash.clone();
         tokio::select! {
             biased;

@@ -3,6 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use slipway_crds::labels;
 
+use super::pattern::Packed;
+
 /// Labels by which objects are found without being read.
 pub(super) const KEYS: [&str; 5] =
     [labels::APP_MANAGED_BY, labels::APP_COMPONENT, labels::AGENT_DEPLOYMENT, labels::ENGINE, labels::PROFILE];
@@ -12,14 +14,14 @@ pub(super) const KEYS: [&str; 5] =
 pub(super) struct Entry {
     /// The version; then, a line each, the place of a label's key and its value.
     head: Box<str>,
-    body: Box<[u8]>,
+    body: Packed,
     /// The list that has shown it last.
     pub(super) listed: u32,
 }
 
 impl Entry {
-    /// Keeps an object that is a text already.
-    pub(super) fn of(metadata: &ObjectMeta, body: Vec<u8>, listed: u32) -> Self {
+    /// Keeps an object whose text is packed already.
+    pub(super) fn of(metadata: &ObjectMeta, body: Packed, listed: u32) -> Self {
         let mut head = metadata.resource_version.clone().unwrap_or_default();
         let found = |key: &str| metadata.labels.as_ref()?.get(key);
         for (place, value) in ('0'..).zip(KEYS).filter_map(|(place, key)| Some((place, found(key)?))) {
@@ -27,7 +29,7 @@ impl Entry {
             head.push(place);
             head.push_str(value);
         }
-        Self { head: head.into_boxed_str(), body: body.into_boxed_slice(), listed }
+        Self { head: head.into_boxed_str(), body, listed }
     }
 
     /// Its resource version.
@@ -42,7 +44,7 @@ impl Entry {
     }
 
     /// Itself.
-    pub(super) fn body(&self) -> &[u8] {
+    pub(super) fn body(&self) -> &Packed {
         &self.body
     }
 }
@@ -52,6 +54,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::kube_io::cache::pattern::Pattern;
 
     #[test]
     fn an_object_is_found_by_version_and_labels() {
@@ -59,13 +62,14 @@ mod tests {
         let all = [label(labels::AGENT_DEPLOYMENT, "support"), label(labels::ENGINE, ""), label("app", "x")];
         let metadata =
             ObjectMeta { resource_version: Some("7".to_owned()), labels: Some(all.into()), ..ObjectMeta::default() };
-        let entry = Entry::of(&metadata, b"{}".to_vec(), 1);
+        let mut pattern = Pattern::default();
+        let entry = Entry::of(&metadata, pattern.pack(b"{}"), 1);
         let found = [labels::AGENT_DEPLOYMENT, labels::ENGINE, labels::PROFILE, "app"].map(|key| entry.label(key));
         assert_eq!(
-            (entry.version(), entry.body(), found),
-            ("7", b"{}".as_slice(), [Some("support"), Some(""), None, None])
+            (entry.version(), pattern.unpack(entry.body()).as_deref(), found),
+            ("7", Some(b"{}".as_slice()), [Some("support"), Some(""), None, None])
         );
-        let bare = Entry::of(&ObjectMeta::default(), Vec::new(), 1);
+        let bare = Entry::of(&ObjectMeta::default(), pattern.pack(b""), 1);
         assert_eq!((bare.version(), bare.label(labels::ENGINE)), ("", None));
     }
 }

@@ -47,7 +47,7 @@ fn a_list_is_shown_once_it_is_whole_and_tells_of_what_has_changed() {
     assert_eq!(cache.list("team", ""), [again[0].clone(), again[2].clone()]);
     assert_eq!((cache.version("other", "c").as_deref(), cache.get("team", "b")), (Some("4"), None));
     assert_eq!(listed(&mut writer, &[]), ["(a)", "(c)", "(d)"]);
-    assert!(cache.objects().is_empty(), "a namespace without objects takes nothing");
+    assert!(cache.objects().all.is_empty(), "a namespace without objects takes nothing");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Metrics are added up in blocks of five minutes: a pod's hour takes a few kilobytes. What the judge and the test of
 //! drift read, window by window, is not remembered.
 
+mod buckets;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slipway_crds::v1alpha1::AgentDeploymentSpec;
@@ -10,6 +12,8 @@ use slipway_vocabulary::{
     evidence::{Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Window},
     telemetry::{GpuFault, GpuWindow},
 };
+
+use self::buckets::Buckets;
 
 /// Windows of a block.
 const BLOCK: u64 = 30;
@@ -64,14 +68,15 @@ pub struct BrokenGpu {
 struct Block {
     first: u64,
     last: u64,
-    metrics: BTreeMap<Metric, Sums>,
+    /// In their order: most pods have one or two.
+    metrics: Vec<(Metric, Sums)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Sums {
     count: u64,
     errors: u64,
-    buckets: Vec<(u16, u32)>,
+    buckets: Buckets,
 }
 
 /// What a pod carried in a window.
@@ -110,8 +115,8 @@ impl CountedHour {
 
     /// Buckets that it takes, or whose memory it takes.
     pub fn size(&self) -> usize {
-        let sums = self.blocks.values().flat_map(|block| block.metrics.values());
-        sums.map(|sums| sums.buckets.len()).sum::<usize>() + self.loads.len() * BUCKETS_OF_LOAD
+        let sums = self.blocks.values().flat_map(|block| &block.metrics);
+        sums.map(|(_, sums)| sums.buckets.len()).sum::<usize>() + self.loads.len() * BUCKETS_OF_LOAD
     }
 
     /// The errors of hardware that its GPUs have raised.
@@ -159,11 +164,16 @@ impl CountedHour {
         if finished.is_empty() {
             return;
         }
-        let empty = || Block { first: window.id, last: window.id, metrics: BTreeMap::new() };
+        let empty = || Block { first: window.id, last: window.id, metrics: Vec::new() };
         let block = self.blocks.entry(window.id / BLOCK).or_insert_with(empty);
         block.last = window.id;
         for row in finished {
-            block.metrics.entry(row.metric).or_default().add(row);
+            let place = block.metrics.binary_search_by_key(&row.metric, |(metric, _)| *metric);
+            let at = place.unwrap_or_else(|at| {
+                block.metrics.insert(at, (row.metric, Sums::default()));
+                at
+            });
+            block.metrics[at].1.add(row);
         }
     }
 
@@ -180,8 +190,8 @@ impl CountedHour {
     /// The first and the last window of each block, with what finished in between.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, u64, Vec<Part>)> {
         self.blocks.values().map(|block| {
-            let part = |(metric, sums): (&Metric, &Sums)| {
-                let pairs = sums.buckets.iter().map(|(bucket, count)| (*bucket, u64::from(*count)));
+            let part = |(metric, sums): &(Metric, Sums)| {
+                let pairs = sums.buckets.pairs().map(|(bucket, count)| (bucket, u64::from(count)));
                 let values = Histogram::from_pairs(pairs).unwrap_or_default();
                 Part { metric: *metric, count: sums.count, errors: sums.errors, values }
             };
@@ -199,13 +209,12 @@ impl Sums {
     fn add(&mut self, row: &MetricWindow) {
         self.count = self.count.saturating_add(row.count);
         self.errors = self.errors.saturating_add(row.errors);
+        let mut counts: BTreeMap<u16, u32> = self.buckets.pairs().collect();
         for (bucket, count) in row.buckets.pairs() {
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            match self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
-                Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
-                Err(at) => self.buckets.insert(at, (bucket, count)),
-            }
+            let (known, count) = (counts.entry(bucket).or_default(), u32::try_from(count).unwrap_or(u32::MAX));
+            *known = known.saturating_add(count);
         }
+        self.buckets = Buckets::of(counts);
     }
 }
 
