@@ -1,6 +1,6 @@
 //! Whose turn it is to glance at an AgentDeployment, and to read and write the API server for it. What waits takes no
 //! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins. So have
-//! agents that serve: a change of their pods waits for no agents that are created by the hundred. Namespaces share all of
+//! agents that serve: a change of their pods waits for no agents that are created by the hundred. Namespaces share
 //! them: no team waits for everything that another one has begun.
 
 use std::{

@@ -82,8 +82,8 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
-/// The claim of the artifact store, where it is missing: one that is there is left alone, whoever made it. Where another
-/// server has the model there is nothing to keep, unless an engine still serves.
+/// The claim of the artifact store, where it is missing: one that is there is left alone. Where another server has the
+/// model there is nothing to keep, unless an engine still serves.
 fn store(world: &World) -> Option<Child> {
     let canary = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
     let mut serving = world.stable().into_iter().chain(canary).filter_map(|hash| world.revision(hash));
