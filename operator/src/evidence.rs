@@ -218,10 +218,12 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Until when a pod waits for its turn. A canary that waits for room is judged by all of its pods all the same.
+    /// Until when a pod waits for its turn. A canary that waits for room is judged by all of its pods all the same. A
+    /// pod that was silent, and begins to answer, is read.
     fn deadline(&self, lane: &Lane) -> Instant {
+        let Some(patience) = lane.patience else { return Instant::now() + LOOK };
         let from = if self.question.has_canary { Instant::now() } else { self.began };
-        from + lane.patience.unwrap_or_default()
+        from + patience
     }
 
     /// Makes room for windows, where they are needed. A canary waits for it, but not for ever: it is judged by them.

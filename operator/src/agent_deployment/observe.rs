@@ -209,7 +209,7 @@ pub async fn observe<'a>(
     };
     let memory_version = drift::memory_version(&config_maps, name);
     let heard = match heard {
-        Some(heard) if heard.fits(&asking_at) => heard,
+        Some(heard) if heard.fits(asking_at) => heard,
         Some(_) => return Ok(None),
         None => {
             // Before pods are asked: what they had not finished then is read the next time.

@@ -59,11 +59,13 @@ impl Meaning for CalibrationView {
 /// Namespace, ConfigMap, key, and the function that reads the text.
 type Place = (String, String, String, usize);
 type Kept<T> = (Instant, T);
+/// A meaning of any type, and the bytes of its texts.
+type Weighed = (usize, Box<dyn Any + Send>);
 
 /// What texts meant.
 #[derive(Default)]
 struct Meanings {
-    all: HashMap<Place, Kept<(usize, Box<dyn Any + Send>)>>,
+    all: HashMap<Place, Kept<Weighed>>,
     /// Bytes of all of them.
     bytes: usize,
 }

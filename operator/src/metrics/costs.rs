@@ -73,7 +73,7 @@ impl Figures {
         let status = agent.status.as_ref();
         let selected = status.and_then(|status| status.selected.as_ref()?.cost.clone());
         // There is one such objective.
-        let objective = status.and_then(|status| status.slo.iter().find_map(|objective| objective.cost.clone()));
+        let objective = status.and_then(|status| status.slo.iter().find_map(|objective| objective.cost));
         Self { selected, objective }
     }
 }
