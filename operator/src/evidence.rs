@@ -5,6 +5,8 @@
 //! that stalls delays none of another lane. Namespaces share a lane: slow pods of one leave places to the others. No
 //! look waits for a place among the silent, but for that of a canary.
 
+mod pod;
+
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
@@ -13,17 +15,11 @@ use std::{
 };
 
 use futures::{StreamExt, future::BoxFuture, stream};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use slipway_crds::labels;
-use slipway_operator_core::{
-    agent_deployment::{
-        monitoring::counted::{CountedHour, Keep, MOST_BUCKETS},
-        world::PodEvidence,
-    },
-    jobs::view,
+use slipway_operator_core::agent_deployment::{
+    monitoring::counted::{CountedHour, Keep, MOST_BUCKETS},
+    world::PodEvidence,
 };
-use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
+use slipway_vocabulary::evidence::{Evidence, Implausible};
 use thiserror::Error;
 use tokio::{
     sync::OnceCell,
@@ -31,13 +27,12 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+pub use self::pod::{ADMIN_PORT, AskedPod, host};
 use crate::{
     bounded_body::{self, BodyError},
     turns::{Shared, Turn},
 };
 
-/// Port of the agent runtime's administration.
-pub const ADMIN_PORT: u16 = 9464;
 /// How long a pod may take to begin its answer, and again to end it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a look waits for its pods' turns.
@@ -428,45 +423,6 @@ struct Answer {
     hour: Arc<CountedHour>,
     /// Where windows are needed.
     evidence: Option<Evidence>,
-}
-
-/// A pod that is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedPod {
-    revision: String,
-    pod: String,
-    node: Option<String>,
-    address: String,
-    is_ready: bool,
-    is_leaving: bool,
-}
-
-impl AskedPod {
-    /// None for a pod that has no address yet, and for one that has ended.
-    pub fn of(pod: &Pod) -> Option<Self> {
-        let status = pod.status.as_ref().filter(|status| !has_ended(status.phase.as_deref()))?;
-        Some(Self {
-            revision: pod.labels().get(labels::REVISION)?.clone(),
-            pod: pod.name_any(),
-            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
-            address: status.pod_ip.clone()?,
-            is_ready: status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"),
-            is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
-        })
-    }
-
-    fn url(&self, after: u64) -> String {
-        format!("http://{}:{ADMIN_PORT}{PATH}?after={after}", host(&self.address))
-    }
-}
-
-/// An address as a URL has it: one of IPv6 stands in brackets.
-pub fn host(address: &str) -> String {
-    if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
-}
-
-fn has_ended(phase: Option<&str>) -> bool {
-    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// A turn that comes in time.

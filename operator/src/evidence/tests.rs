@@ -2,6 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use slipway_vocabulary::evidence::PATH;
 
 use super::*;
 

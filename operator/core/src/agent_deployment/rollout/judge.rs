@@ -1,7 +1,7 @@
 //! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the
 //! statistics are those of slipway-analysis.
 
-use std::{cell::LazyCell, ops::Deref, time::Duration};
+use std::{cell::LazyCell, ops::Deref};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -24,6 +24,7 @@ use super::{
     prediction::{self, TokenCosts},
     revision::{RevisionPlan, Served},
     steps::PlannedStep,
+    windows::{GRACE_SECONDS, MENDED_WINDOWS, PATIENCE_WINDOWS, UNASKED_WINDOWS, before_weight, judged_after},
 };
 use crate::agent_deployment::{
     judge_config::judge_config,
@@ -32,14 +33,6 @@ use crate::agent_deployment::{
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
-/// Seconds after the end of a window in which a pod has counted it.
-const GRACE_SECONDS: u64 = 2;
-/// Windows for which a silent or late pod is awaited before the others are judged without it: half a minute.
-const PATIENCE_WINDOWS: u64 = 3;
-/// The same of a pod that the operator had no turn to ask: three minutes, of which one may not be written yet.
-const UNASKED_WINDOWS: u64 = 18;
-/// Windows whose sessions say whether a wrong split was fixed: five minutes.
-const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
 const WRITE_EVERY_SECONDS: i64 = 60;
 
@@ -56,35 +49,6 @@ pub(super) struct Case<'a> {
     pub(super) plan: &'a RevisionPlan,
     /// Whether the canary would be given more traffic now; if not, later windows are read all the same.
     pub(super) may_advance: bool,
-}
-
-/// Time until the next window can be read: whole seconds, from one to the length of a window.
-pub(super) fn until_next_window(now: Timestamp) -> Duration {
-    let counted = u64::try_from(now.as_second()).unwrap_or(0).saturating_sub(GRACE_SECONDS);
-    Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
-}
-
-/// The window after which pods are to report what the judge still reads. These are windows since it last wrote down
-/// what it had read, those that late clocks may have held up, and the latest ones, by which the split is judged.
-/// Windows before the present weight are never read. While nodes hold the judge, it reads nothing, however long: then
-/// all windows are asked for.
-pub fn judged_after(rollout: &RolloutStatus, now: Timestamp) -> u64 {
-    if rollout.reason.as_deref() == Some(Reason::NodeAtFault.as_str()) {
-        return 0;
-    }
-    let before = before_weight(rollout);
-    let written = rollout.judged_at.as_ref().filter(|_| rollout.judge_state.is_some());
-    let read = written.map_or(before, |at| id_of(at.0.min(now)));
-    read.saturating_sub(MENDED_WINDOWS + PATIENCE_WINDOWS + UNASKED_WINDOWS).max(before)
-}
-
-/// The last window before that in which the present weight was taken.
-fn before_weight(rollout: &RolloutStatus) -> u64 {
-    rollout.weight_since.as_ref().map_or(0, |since| id_of(since.0)).saturating_sub(1)
-}
-
-fn id_of(time: Timestamp) -> u64 {
-    window_id(u64::try_from(time.as_second()).unwrap_or(0))
 }
 
 /// The judge's outcome.
@@ -482,28 +446,5 @@ mod tests {
             |versions: &[Option<u32>]| has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>());
         assert!(counts(&[]) && counts(&[Some(2)]) && counts(&[None, Some(2)]));
         assert!(!counts(&[Some(1)]) && !counts(&[Some(2), Some(1)]) && !counts(&[None]));
-    }
-
-    #[test]
-    fn while_nodes_hold_the_judge_all_windows_are_asked_for() {
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let judged = RolloutStatus {
-            weight_since: Some(Time(at(0))),
-            judged_at: Some(Time(at(10_000))),
-            judge_state: Some("kept".to_owned()),
-            ..RolloutStatus::default()
-        };
-        assert_eq!(judged_after(&judged, at(10_020)), 1_000 - 51);
-        let held = RolloutStatus { reason: Some(Reason::NodeAtFault.as_str().to_owned()), ..judged };
-        assert_eq!(judged_after(&held, at(10_020)), 0);
-    }
-
-    #[test]
-    fn a_canary_is_looked_at_as_soon_as_its_pods_have_counted_a_window() {
-        let wait = |text: &str| until_next_window(text.parse().unwrap()).as_secs();
-        assert_eq!(wait("2026-01-01T00:00:12Z"), 10);
-        assert_eq!(wait("2026-01-01T00:00:12.9Z"), 10);
-        assert_eq!(wait("2026-01-01T00:00:15Z"), 7);
-        assert_eq!(wait("2026-01-01T00:00:21.9Z"), 1);
     }
 }
