@@ -4,7 +4,7 @@
 # In what a stand-in serves: a small model, objectives that two cores meet, and little of everything.
 readonly SMALL='
   s|maxSeqLen: [0-9]*|maxSeqLen: 2048|; s|maxInputLen: [0-9]*|maxInputLen: 1024|
-  s|max: 500ms|max: 20s|; s|max: 1s}|max: 30s}|; s|max: 10ms|max: 20s|; s|min: "1.5"|min: "0.1"|
+  s|max: 500ms|max: 20s|; s|max: 1s}|max: 30s}|; s|max: 10ms|max: 20s|; s|min: "1.5"|min: "20"|
   s|concurrency: .*|concurrency: [4, 8]|; s|maxBatchSize: .*|maxBatchSize: [16]|
   s|requests: {cpu: [^}]*}|requests: {cpu: 200m, memory: 256Mi}|; s|memory: [0-9]*Gi}|memory: 2Gi}|
   s|samples: [0-9]*}|samples: 16}|
