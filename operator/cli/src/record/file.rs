@@ -1,7 +1,5 @@
 //! The lines of a recorded workload, as many as it holds. Pure.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use slipway_vocabulary::recording::{MOST_TOKENS, RunLengths, TraceLine, per_kilosecond};
 
@@ -87,27 +85,6 @@ pub(super) fn file<L: Line>(mut runs: Vec<L>, in_all: u64) -> File {
     let text: String = kept.iter().map(|run| serde_json::to_string(run).unwrap_or_default() + "\n").collect();
     let per_kilosecond = per_kilosecond(kept.iter().map(|run| Some(run.arrived())));
     File { text, first, last, kept: number(kept.len()), left_out: number(left_out), per_kilosecond }
-}
-
-/// The runs whose calls have one result each, as a replay gives equal calls the same: that of the latest one.
-pub(super) fn without_contradictions(runs: Vec<TraceLine>) -> Vec<TraceLine> {
-    let mut known: BTreeMap<(String, BTreeMap<String, String>), String> = BTreeMap::new();
-    let mut fits = |run: &TraceLine| {
-        let mut own = BTreeMap::new();
-        for call in &run.calls {
-            let key = (call.tool.clone(), call.arguments.clone());
-            let is_other = |result: &String| *result != call.result;
-            if known.get(&key).is_some_and(is_other) || own.get(&key).is_some_and(is_other) {
-                return false;
-            }
-            own.insert(key, call.result.clone());
-        }
-        known.extend(own);
-        true
-    };
-    let mut alike: Vec<_> = runs.into_iter().rev().filter(|run| fits(run)).collect();
-    alike.reverse();
-    alike
 }
 
 pub(super) fn number(number: usize) -> u64 {

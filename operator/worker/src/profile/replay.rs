@@ -1,6 +1,17 @@
 //! Answers tool calls from a trace, with the latencies that were recorded. No call leaves the pod.
+//!
+//! A call that was recorded several times has its results in turn: a tool whose answers change is replayed as it was.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Json, Router,
@@ -24,7 +35,8 @@ pub struct Trace {
     pub inputs: Vec<String>,
     /// How they arrived.
     pub arrivals: Arrivals,
-    calls: BTreeMap<Call, Recorded>,
+    /// In the order of the record, at least one for each call.
+    calls: BTreeMap<Call, Vec<Recorded>>,
 }
 
 type Call = (String, BTreeMap<String, String>);
@@ -65,14 +77,6 @@ pub enum TraceError {
         /// Counted from 1.
         line: usize,
     },
-    /// One call with two results.
-    #[error("line {line} of the trace records {tool:?} with the arguments of an earlier call and another result")]
-    Contradiction {
-        /// Counted from 1.
-        line: usize,
-        /// The tool.
-        tool: String,
-    },
     /// Nothing to replay.
     #[error("the trace has no runs")]
     Empty,
@@ -94,8 +98,7 @@ impl Trace {
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         Self::collect(lines.map(|(index, text)| {
-            let line = index + 1;
-            Ok((line, serde_json::from_str(text).map_err(|source| TraceError::Line { line, source })?))
+            serde_json::from_str(text).map_err(|source| TraceError::Line { line: index + 1, source })
         }))
     }
 
@@ -104,22 +107,19 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] if there are none.
     pub fn of(runs: Vec<TraceLine>) -> Result<Self, TraceError> {
-        Self::collect(runs.into_iter().enumerate().map(|(index, run)| Ok((index + 1, run))))
+        Self::collect(runs.into_iter().map(Ok))
     }
 
-    fn collect(lines: impl Iterator<Item = Result<(usize, TraceLine), TraceError>>) -> Result<Self, TraceError> {
+    fn collect(lines: impl Iterator<Item = Result<TraceLine, TraceError>>) -> Result<Self, TraceError> {
         let mut trace = Self { inputs: Vec::new(), arrivals: Arrivals::POISSON, calls: BTreeMap::new() };
         let mut arrived = Vec::new();
         for line in lines {
-            let (line, TraceLine { input, calls, arrived_micros }) = line?;
+            let TraceLine { input, calls, arrived_micros } = line?;
             trace.inputs.push(input);
             arrived.push(arrived_micros);
             for RecordedCall { tool, arguments, result, latency_micros } in calls {
                 let recorded = Recorded { result, latency: Duration::from_micros(latency_micros) };
-                let entry = trace.calls.entry((tool.clone(), arguments)).or_insert_with(|| recorded.clone());
-                if entry.result != recorded.result {
-                    return Err(TraceError::Contradiction { line, tool });
-                }
+                trace.calls.entry((tool, arguments)).or_default().push(recorded);
             }
         }
         trace.arrivals = Arrivals::as_recorded(&arrived);
@@ -132,16 +132,30 @@ impl Trace {
     /// What the system says if the address is taken.
     pub async fn serve(self, address: SocketAddr) -> io::Result<(SocketAddr, JoinHandle<io::Result<()>>)> {
         let path = format!("{}/{{tool}}", paths::REPLAY_PATH);
-        let router = Router::new().route(&path, get(answer).post(answer)).with_state(Arc::new(self));
+        let of_call = |(call, results)| (call, Turns { results, next: AtomicUsize::new(0) });
+        let calls: BTreeMap<Call, Turns> = self.calls.into_iter().map(of_call).collect();
+        let router = Router::new().route(&path, get(answer).post(answer)).with_state(Arc::new(calls));
         let listener = TcpListener::bind(address).await?;
         let bound = listener.local_addr()?;
         Ok((bound, tokio::spawn(async move { axum::serve(listener, router).await })))
     }
 }
 
+/// The results of one call, each of which has its turn.
+struct Turns {
+    results: Vec<Recorded>,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    fn take(&self) -> &Recorded {
+        &self.results[self.next.fetch_add(1, Ordering::Relaxed) % self.results.len()]
+    }
+}
+
 /// An unrecorded call is a tool error, which fails its run.
 async fn answer(
-    State(trace): State<Arc<Trace>>,
+    State(calls): State<Arc<BTreeMap<Call, Turns>>>,
     UrlPath(tool): UrlPath<String>,
     Query(mut arguments): Query<BTreeMap<String, String>>,
     body: Option<Json<BTreeMap<String, Value>>>,
@@ -149,8 +163,9 @@ async fn answer(
     // Recorded arguments are texts; what is none is compared as JSON.
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     arguments.extend(body.into_iter().flat_map(|Json(body)| body).map(|(name, value)| (name, text(value))));
-    match trace.calls.get(&(tool.clone(), arguments.clone())) {
-        Some(recorded) => {
+    match calls.get(&(tool.clone(), arguments.clone())) {
+        Some(turns) => {
+            let recorded = turns.take();
             tokio::time::sleep(recorded.latency).await;
             (StatusCode::OK, recorded.result.clone())
         }
@@ -165,17 +180,12 @@ mod tests {
     const LINE: &str = r#"{"input":"How high is Bela?","calls":[{"tool":"lookup","arguments":{"entity":"Bela","property":"height"},"result":"123","latencyMicros":0}]}"#;
 
     #[test]
-    fn a_trace_without_results_or_with_two_for_one_call_is_refused_by_its_line() {
+    fn a_trace_without_results_is_refused_by_its_line() {
         let text = |trace: &str| Trace::parse(trace).unwrap_err().to_string();
         assert_eq!(text("\n"), "the trace has no runs");
         assert_eq!(
             text(r#"{"input":"How high is Bela?"}"#),
             "line 1 of the trace is not a recorded run (input, and calls with their results)"
-        );
-        let other = LINE.replace("\"123\"", "\"9\"");
-        assert_eq!(
-            text(&format!("{LINE}\n{other}")),
-            "line 2 of the trace records \"lookup\" with the arguments of an earlier call and another result"
         );
     }
 
@@ -187,6 +197,19 @@ mod tests {
         let get = |query: &str| client.get(format!("http://{address}/tools/lookup?{query}")).send();
         assert_eq!(get("property=height&entity=Bela").await.unwrap().text().await.unwrap(), "123");
         assert_eq!(get("property=age&entity=Bela").await.unwrap().status(), StatusCode::NOT_FOUND);
+        server.abort();
+    }
+    #[tokio::test]
+    async fn a_call_that_was_recorded_with_several_results_has_them_in_turn() {
+        let trace = Trace::parse(&format!("{LINE}\n{}\n{LINE}", LINE.replace("\"123\"", "\"9\""))).unwrap();
+        let (address, server) = trace.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let client = crate::http::local_client().unwrap();
+        let url = format!("http://{address}/tools/lookup?property=height&entity=Bela");
+        let mut results = Vec::new();
+        for _ in 0..4 {
+            results.push(client.get(&url).send().await.unwrap().text().await.unwrap());
+        }
+        assert_eq!(results, ["123", "9", "123", "123"]);
         server.abort();
     }
 }

@@ -49,8 +49,16 @@ pub fn is_same_load(inputs: &ProfileInputs, other: &ProfileInputs) -> bool {
         }
 }
 
-/// Runs that a replica is confirmed with, from what it did of the driver's unit with a fixed number in flight. It is
-/// 60 % of the runs, or half of the runs that its requests would make.
+/// Runs of a replica whose places are always taken, from what it did of the driver's unit in that state.
+pub(super) fn runs_at_capacity(driver: ProfilingDriver, explored: u64) -> f64 {
+    match driver {
+        ProfilingDriver::AgentRun => explored as f64,
+        ProfilingDriver::ModelAnalyzer => explored as f64 / REQUESTS_PER_RUN as f64,
+    }
+}
+
+/// Runs that a replica is confirmed with at most, from what it did of the driver's unit with a fixed number in flight.
+/// It is 60 % of the runs, or half of the runs that its requests would make.
 pub(super) fn confirmed_runs(driver: ProfilingDriver, explored: u64) -> u64 {
     match driver {
         ProfilingDriver::AgentRun => explored * 6 / 10,

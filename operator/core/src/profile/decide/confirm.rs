@@ -124,8 +124,10 @@ fn scope<'a>(
     (engine, configuration): (&'a ProfiledEngine, &'a NamedConfiguration),
     explored: &Measurement,
 ) -> JobScope<'a> {
-    let arrivals_per_kilosecond = rate::arrivals_per_kilosecond(&world.spec.inputs, explored.per_kilosecond);
-    JobScope::Confirm { engine, configuration, level: explored.level, arrivals_per_kilosecond }
+    let &Measurement { level, per_kilosecond, .. } = explored;
+    let arrivals_per_kilosecond =
+        rate::arrivals_per_kilosecond(&world.spec.inputs, rate::Explored { level, per_kilosecond });
+    JobScope::Confirm { engine, configuration, level, arrivals_per_kilosecond }
 }
 
 /// The row of a confirm run without one: it counts as failed, so that the next point has its turn.

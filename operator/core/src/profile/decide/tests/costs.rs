@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     agent_deployment::{OptimizeFor, ThroughputUnit},
-    profile::{HourlyPrice, Measurement, ProfilePhase},
+    profile::{HourlyPrice, Measurement, ProfileInputs, ProfilePhase},
 };
 use slipway_worker_contract::{Campaign, OptimizeFor as Looked};
 
@@ -97,15 +97,19 @@ fn where_everything_is_too_dear_the_limit_binds_and_it_says_which_would_do() {
     assert_eq!(infeasible.what_it_would_take, takes);
 }
 
+fn arrivals(inputs: &ProfileInputs, per_kilosecond: i64) -> u64 {
+    rate::arrivals_per_kilosecond(inputs, rate::Explored { level: 4, per_kilosecond })
+}
+
 #[test]
 fn made_up_runs_are_confirmed_at_the_rate_at_which_they_arrive() {
     let mut cluster = cluster();
     let inputs = &mut cluster.world.spec.inputs;
     let runs = "{inputTokens: 800, outputTokens: 150, arrival: {runsPerSecond: '5', burst: 4}}";
     inputs.synthetic = Some(serde_norway::from_str(runs).expect("lengths"));
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 2_500, "a half of them for each of two pods");
+    assert_eq!(arrivals(inputs, 6_000), 2_500, "a half of them for each of two pods");
     inputs.throughput = Some(serde_norway::from_str("{min: '3', unit: Runs}").expect("an objective"));
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 1_500, "what is asked for comes first");
+    assert_eq!(arrivals(inputs, 6_000), 1_500, "what is asked for comes first");
 }
 
 #[test]
@@ -114,13 +118,13 @@ fn recorded_runs_are_confirmed_at_the_rate_at_which_they_came() {
     let inputs = &mut cluster.world.spec.inputs;
     inputs.recorded_runs_per_second = Some("5".parse().expect("a rate"));
     inputs.recorded_replicas = Some(2);
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 2_500, "a half of them for each of two pods");
+    assert_eq!(arrivals(inputs, 6_000), 2_500, "a half of them for each of two pods");
     inputs.recorded_runs_per_second = Some("0.004".parse().expect("a rate"));
-    let few = rate::arrivals_per_kilosecond(inputs, 6_000);
+    let few = arrivals(inputs, 6_000);
     assert_eq!(few * rate::run_millis(inputs, few) / 1_000_000, 81, "enough for a bound of the objectives");
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 300), 50, "no more than a replica was seen to take");
+    assert_eq!(arrivals(inputs, 300), 50, "no more than a replica was seen to take");
     inputs.throughput = Some(serde_norway::from_str("{min: '3', unit: Runs}").expect("an objective"));
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 1_500, "what is asked for comes first");
+    assert_eq!(arrivals(inputs, 6_000), 1_500, "what is asked for comes first");
 }
 
 #[test]
@@ -130,8 +134,8 @@ fn runs_are_confirmed_at_the_load_that_a_limit_on_their_cost_needs() {
     inputs.price = Some(l4("0.9"));
     inputs.cost = Some(serde_norway::from_str("{max: '0.05', unit: Runs}").expect("an objective"));
     assert_eq!(inputs.cost.as_ref().map(|cost| cost.unit), Some(ThroughputUnit::Runs));
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 6_000), 5_000, "1,000 in 200 s at $0.00025 a second");
-    assert_eq!(rate::arrivals_per_kilosecond(inputs, 60_000), 10_000, "more were served: a sixth of the requests");
+    assert_eq!(arrivals(inputs, 6_000), 5_000, "1,000 in 200 s at $0.00025 a second");
+    assert_eq!(arrivals(inputs, 60_000), 10_000, "more were served: a sixth of the requests");
     cluster.finish();
     let confirm = cluster.tasks.iter().find(|task| matches!(task.campaign, Campaign::Confirm { .. }));
     assert_eq!(confirm.and_then(|task| task.target_per_kilosecond), Some(5_000));

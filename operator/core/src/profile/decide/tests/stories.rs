@@ -1,5 +1,6 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use rstest::rstest;
 use slipway_crds::v1alpha1::profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase};
 use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
 
@@ -7,7 +8,7 @@ use super::{
     super::{job::POLL, *},
     cluster::{cluster, engine_a},
 };
-use crate::profile::rows;
+use crate::profile::{build::rate, rows};
 
 fn measuring() -> Phase {
     Phase::Measuring { arm: "instances-2".to_owned(), level: 4, count: 17 }
@@ -187,6 +188,24 @@ fn the_choice_is_confirmed_by_runs_where_there_is_a_trace() {
     assert!(matches!(driver, Driver::AgentRun(_)));
     let judged_by: Vec<_> = cluster.tasks[2].objectives.iter().map(|o| (o.name.as_str(), o.metric)).collect();
     assert_eq!(judged_by.len(), cluster.world.spec.inputs.objectives.len(), "runs show requests too: {judged_by:?}");
+}
+
+/// Without a rate that anybody asked for, a limit on errors leaves room for runs that find all places taken.
+#[rstest]
+#[case::without_a_limit(None, 4, 3_000)]
+#[case::where_places_are_many(Some("5%"), 64, 3_000)]
+#[case::where_places_are_few(Some("5%"), 4, 1_608)]
+#[case::where_errors_are_few(Some("1%"), 4, 449)]
+#[case::where_no_rate_would_do(Some("1%"), 1, 135)]
+fn the_rate_of_a_confirm_run_leaves_room_for_refused_runs(
+    #[case] max: Option<&str>,
+    #[case] level: i32,
+    #[case] arrivals: u64,
+) {
+    let mut world = cluster().with_trace().world;
+    world.spec.inputs.error_rate = max.map(|max| serde_norway::from_str(&format!("max: {max}")).expect("a limit"));
+    let explored = rate::Explored { level, per_kilosecond: 18_000 };
+    assert_eq!(rate::arrivals_per_kilosecond(&world.spec.inputs, explored), arrivals);
 }
 
 #[test]
