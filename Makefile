@@ -148,6 +148,13 @@ bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and
 	cargo build --workspace --locked --release --bin slipway-agent-runtime
 	e2e/bench/runtime.py --binary $(BIN:debug=release)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
 
+BENCH_SCALE ?=
+.PHONY: bench-scale
+bench-scale: ## Measure the operator with 1,000 agents beside a real API server and a cluster that is only said to be there (root, 40 minutes).
+	cargo build --workspace --locked --bin slipway-operator
+	e2e/cluster/build.sh >/dev/null
+	e2e/scale/run.sh --operator $(BIN)/slipway-operator $(BENCH_SCALE)
+
 .PHONY: bench-search
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
 	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md

@@ -19,7 +19,7 @@ use slipway_crds::{
         AgentDeployment, Engine, Profile,
         agent_deployment::{Precision, ProfilingDriver, TakenDefaults},
         engine::FailureClass,
-        profile::MeasurementPurpose,
+        profile::{Measurement, MeasurementPurpose},
     },
 };
 use slipway_e2e::{
@@ -218,14 +218,10 @@ async fn the_smallest_manifest_is_served() {
     let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap().items;
     let rows = profiles.iter().flat_map(|profile| profile.status.iter().flat_map(|status| &status.measurements));
     let rows: Vec<_> = rows.collect();
-    let (confirmed, explored): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|row| row.purpose == MeasurementPurpose::Confirm);
+    let (confirmed, explored): (Vec<&Measurement>, Vec<_>) =
+        rows.iter().copied().partition(|row| row.purpose == MeasurementPurpose::Confirm);
     assert!(explored.iter().all(|row| row.count > 0 && row.errors == 0), "{explored:?}");
-    // Runs arrive at random, and the chosen eight in flight are full at times.
-    let only_refusals = |errors: i32, reason: &str| errors == 0 || reason.contains("the sidecar answered 429");
-    let is_confirmed =
-        !confirmed.is_empty() && confirmed.iter().all(|row| row.count > 0 && only_refusals(row.errors, &row.reason));
-    assert!(is_confirmed, "{confirmed:?}");
+    assert!(!confirmed.is_empty() && confirmed.into_iter().all(fails_by_refusals_alone), "{rows:?}");
     assert_eq!(asked(&namespace, "support-agent").await.0, "42");
 
     // Who writes down what was taken changes nothing.
@@ -266,9 +262,14 @@ async fn what_it_was_asked_is_measured(namespace: &Namespace, mut manifest: Valu
     let inputs = &profile.spec.inputs;
     let of_rate = (&inputs.recorded_runs_per_second, inputs.recorded_replicas);
     assert_eq!((inputs.recorded_lengths.is_some(), of_rate), (true, (&None, None)), "five runs make no rate");
-    let rows: Vec<_> =
-        profile.status.unwrap().measurements.iter().map(|row| (row.purpose, row.errors, row.count > 0)).collect();
-    assert!(rows.contains(&(MeasurementPurpose::Confirm, 0, true)), "{rows:?}");
+    let rows = profile.status.unwrap().measurements;
+    let confirms = |row: &Measurement| row.purpose == MeasurementPurpose::Confirm && fails_by_refusals_alone(row);
+    assert!(rows.iter().any(confirms), "{rows:?}");
+}
+
+/// Runs arrive at random and no limit on errors makes them fewer, so the chosen places are all taken at times.
+fn fails_by_refusals_alone(row: &Measurement) -> bool {
+    row.count > 0 && (row.errors == 0 || row.reason.contains("the sidecar answered 429"))
 }
 
 #[tokio::test]

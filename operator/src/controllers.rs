@@ -1,47 +1,47 @@
 //! The controllers: what wakes them, and how long they wait after a failure.
 
-use std::{error::Error, fmt::Debug, future::Future, sync::Arc, time::Duration};
-
-use futures::StreamExt;
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        apps::v1::Deployment,
-        batch::v1::Job,
-        core::v1::{PersistentVolumeClaim, Pod, Service},
-    },
+use std::{
+    convert::Infallible, error::Error, fmt::Debug, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration,
 };
+
+use futures::{StreamExt, channel::mpsc::Receiver};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::PersistentVolumeClaim};
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource,
     core::DeserializeGuard,
     runtime::{
-        Controller, WatchStreamExt,
+        applier,
         controller::{self, Action, Config},
-        reflector::{self, ObjectRef, Store},
-        watcher,
+        reflector::ObjectRef,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use slipway_crds::{
-    labels::{self, Component},
-    store::NAME,
-    v1alpha1::{AgentDeployment, Engine, Profile},
-};
-use slipway_operator_core::{agent_deployment::wakes, engine::lost};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
     agent_deployment, engine,
-    kube_io::neighbours::Neighbours,
-    kube_io::record::RecordError,
+    kube_io::{
+        cache::{Cache, Caches, Kept},
+        record::RecordError,
+    },
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},
     store,
+    watches::{self, Controlled, Named, Queues, Watches},
 };
 
-/// Objects of one kind that are reconciled at once.
-const CONCURRENCY: u16 = 8;
+/// AgentDeployments that are looked at at once: all, so that canaries overtake others. They wait in [`crate::turns`].
+const AGENTS_AT_ONCE: u16 = 0;
+/// Engines that are looked at at once.
+const ENGINES_AT_ONCE: u16 = 8;
+/// Campaigns that are looked at at once; each waits for its pods.
+const PROFILES_AT_ONCE: u16 = 64;
+/// How long the first lists of all kinds are waited for.
+const FIRST_LISTS: Duration = Duration::from_secs(30);
+/// Time between two looks at whether they have come.
+const READY_LOOK: Duration = Duration::from_millis(20);
 /// Stores that are looked at at once: nobody waits for them.
 const STORES_AT_ONCE: u16 = 2;
 /// Several Engines of a namespace often change together.
@@ -51,22 +51,32 @@ const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest waiting time after a failure.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
+/// An object as a cache shows it.
+fn object<K: Kept>(named: &Named<K>, objects: &Cache<DeserializeGuard<K>>) -> Option<DeserializeGuard<K>> {
+    let Named { metadata, .. } = named;
+    objects.get(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
 /// Runs a reconciliation on an object that could be read.
 async fn guarded<K, F>(
-    object: Arc<DeserializeGuard<K>>,
+    (named, objects): (Arc<Named<K>>, Cache<DeserializeGuard<K>>),
     context: Arc<Context>,
     reconcile: impl Fn(Arc<K>, Arc<Context>) -> F,
 ) -> Result<Action, ReconcileError>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    K: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug,
     F: Future<Output = Result<Action, ReconcileError>>,
 {
-    match &object.0 {
-        Ok(object) => {
+    // One that is gone needs no look.
+    let Some(found) = object(&named, &objects) else { return Ok(Action::await_change()) };
+    match found.0 {
+        Ok(found) => {
             let started = tokio::time::Instant::now();
-            let result = caught(reconcile(Arc::new(object.clone()), context.clone())).await;
-            if let Err(error @ ReconcileError::Panicked { .. }) = &result {
-                publish_panic(&context, object, error).await;
+            let result = caught(reconcile(Arc::new(found), context.clone())).await;
+            if let Err(error @ ReconcileError::Panicked { .. }) = &result
+                && let Some(DeserializeGuard(Ok(met))) = object(&named, &objects)
+            {
+                publish_panic(&context, &met, error).await;
             }
             context.metrics.reconciled(&K::kind(&()), outcome(&result), started.elapsed());
             result
@@ -89,21 +99,21 @@ fn outcome(result: &Result<Action, ReconcileError>) -> &'static str {
 
 /// The same of a claim. Its status is Kubernetes' own: a panic is logged, and nothing is written there.
 async fn guarded_store(
-    claim: Arc<DeserializeGuard<PersistentVolumeClaim>>,
+    (named, claims): (Arc<Named<PersistentVolumeClaim>>, Cache<DeserializeGuard<PersistentVolumeClaim>>),
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    let Ok(claim) = &claim.0 else { return Ok(Action::await_change()) };
+    let Some(DeserializeGuard(Ok(claim))) = object(&named, &claims) else { return Ok(Action::await_change()) };
     let started = tokio::time::Instant::now();
-    let result = caught(store::reconcile::reconcile(Arc::new(claim.clone()), context.clone())).await;
+    let result = caught(store::reconcile::reconcile(Arc::new(claim), context.clone())).await;
     context.metrics.reconciled("PersistentVolumeClaim", outcome(&result), started.elapsed());
     result
 }
 
-fn back_off<K>(object: Arc<DeserializeGuard<K>>, error: &ReconcileError, context: Arc<Context>) -> Action
+fn back_off<K>(named: Arc<Named<K>>, error: &ReconcileError, context: Arc<Context>) -> Action
 where
     K: Resource<DynamicType = ()>,
 {
-    let failures = object.0.as_ref().map_or(1, |object| context.failures.count(&key(object)));
+    let failures = context.failures.count(&key(named.as_ref()));
     let wait = LONGEST_BACK_OFF.min(FIRST_BACK_OFF * 2u32.pow(failures.saturating_sub(1).min(6)));
     if is_conflict(error) {
         debug!("the object has changed since it was read");
@@ -118,176 +128,128 @@ fn is_conflict(error: &ReconcileError) -> bool {
     matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict())
 }
 
-/// Only objects of ours: the operator sees no foreign pod.
-fn ours() -> watcher::Config {
-    watcher::Config::default().labels(&format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY))
+/// A reconciliation in a task of its own, which ends with it.
+struct Spawned(JoinHandle<Result<Action, ReconcileError>>);
+
+impl Future for Spawned {
+    type Output = Result<Action, ReconcileError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        let ended = |error: JoinError| Err(ReconcileError::Panicked { message: error.to_string() });
+        Pin::new(&mut self.0).poll(context).map(|joined| joined.unwrap_or_else(ended))
+    }
 }
 
-/// The AgentDeployment that an object is labelled with.
-fn labelled_agent_deployment<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<AgentDeployment>>> {
-    let name = object.labels().get(labels::AGENT_DEPLOYMENT)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
-fn labelled_engine<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
-    let name = object.labels().get(labels::ENGINE)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+/// What a controller looks at, and how often at once.
+struct Control<K: Kept> {
+    controlled: Controlled<K>,
+    queue: Receiver<ObjectRef<Named<K>>>,
+    config: Config,
 }
 
-/// The Engine whose artifact a pod misses in the store; it is to see the pod.
-fn missed_engine(pod: &Pod, neighbours: &Neighbours) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
-    let (missed, namespace) = (lost::missed(pod)?, pod.namespace()?);
-    neighbours.forget(&namespace);
-    Some(ObjectRef::new(&missed.engine).within(&namespace))
+/// Runs a controller until `shutdown`, then to the end of what it has begun.
+async fn control<K, F>(
+    control: Control<K>,
+    reconcile: impl Fn((Arc<Named<K>>, Cache<DeserializeGuard<K>>), Arc<Context>) -> F,
+    context: Arc<Context>,
+    shutdown: CancellationToken,
+) where
+    K: Kept + Debug,
+    F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
+{
+    let Control { controlled: Controlled { names, objects }, queue, config } = control;
+    let queue = queue.map(Ok::<_, Infallible>).take_until(Box::pin(shutdown.cancelled_owned()));
+    let spawned = |named, context| Spawned(tokio::spawn(reconcile((named, objects.clone()), context)));
+    applier(spawned, back_off, context, names, queue, config).for_each(|result| async move { log(result) }).await;
 }
 
-fn labelled_profile<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Profile>>> {
-    let name = object.labels().get(labels::PROFILE)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
-}
-
-/// The AgentDeployments of a namespace that an object concerns: of what they share, nothing carries the names of all.
-fn concerned(
-    store: &Store<DeserializeGuard<AgentDeployment>>,
-    namespace: Option<String>,
-    is_concerned: impl Fn(&AgentDeployment) -> bool,
-) -> Vec<ObjectRef<DeserializeGuard<AgentDeployment>>> {
-    let known = store.state().into_iter().filter(|object| object.namespace() == namespace);
-    let woken = known.filter(|object| object.0.as_ref().is_ok_and(&is_concerned));
-    woken.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
-}
-
-/// Runs the controller of AgentDeployments until `shutdown`.
-pub async fn run_agent_deployments(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let all = || watcher::Config::default();
-    let controller = Controller::new(Api::<DeserializeGuard<AgentDeployment>>::all(client.clone()), all());
-    let store = controller.store();
-    context.metrics.show(store.clone());
-    let store_again = store.clone();
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), move |job: Job| {
-            concerned(&store, job.namespace(), |object| {
-                wakes::is_concerned_by_job(&object.name_any(), object.status.as_ref(), &job)
-            })
-        })
-        .watches(
-            Api::<DeserializeGuard<Engine>>::all(client.clone()),
-            all(),
-            move |engine: DeserializeGuard<Engine>| {
-                concerned(&store_again, engine.namespace(), |object| {
-                    wakes::is_concerned_by_engine(object.status.as_ref(), &engine.name_any())
-                })
-            },
-        )
-        .watches(Api::<DeserializeGuard<Profile>>::all(client.clone()), ours(), |profile: DeserializeGuard<Profile>| {
-            labelled_agent_deployment(&profile)
-        })
-        .watches(Api::<Pod>::all(client.clone()), ours(), |pod: Pod| labelled_agent_deployment(&pod))
-        .watches(Api::<Deployment>::all(client.clone()), ours(), |object: Deployment| {
-            labelled_agent_deployment(&object)
-        })
-        .watches(Api::<Service>::all(client), ours(), |object: Service| labelled_agent_deployment(&object))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, agent_deployment::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
-}
-
-/// Runs the controller of Engines until `shutdown`.
-pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
-    let (client, woken) = (context.client.clone(), Arc::clone(&context));
-    let controller = Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default());
-    context.metrics.show_engines(controller.store());
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_engine(&job))
-        .watches(Api::<Pod>::all(client), ours(), move |pod: Pod| {
-            labelled_engine(&pod).or_else(|| missed_engine(&pod, &woken.neighbours))
-        })
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
-}
-
-/// The claim of the store in the namespace of an object.
-fn store_beside<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<PersistentVolumeClaim>>> {
-    Some(ObjectRef::new(NAME).within(&object.namespace()?))
-}
-
-/// Runs the controller of artifact stores until `shutdown`.
-pub async fn run_stores(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let of = |component: Component| {
-        let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
-        watcher::Config::default().labels(&format!("{ours},{}={}", labels::APP_COMPONENT, component.as_str()))
+/// Runs all controllers until `shutdown`. Gives the name of one that has ended on its own.
+pub async fn run(context: Arc<Context>, shutdown: CancellationToken) -> &'static str {
+    let (mut watches, queues) = watches::begin(&context);
+    let Watches { agents, engines, profiles, claims, jobs, caches, .. } = &watches;
+    context.metrics.show(agents.objects.clone());
+    context.metrics.show_engines(engines.objects.clone());
+    context.metrics.show_profiles(profiles.objects.clone());
+    context.metrics.show_stores(claims.objects.clone());
+    context.metrics.show_jobs(jobs.clone());
+    tokio::select! {
+        () = shutdown.cancelled() => return "",
+        () = first_lists(caches) => {}
+    }
+    context.glance_at(caches.clone());
+    let Queues { agents: of_agents, engines: of_engines, profiles: of_profiles, stores: of_stores } = queues;
+    let many = |concurrency| Config::default().concurrency(concurrency);
+    let mut running = JoinSet::new();
+    let (with, until) = (context.clone(), shutdown.clone());
+    let agents = Control { controlled: agents.clone(), queue: of_agents, config: many(AGENTS_AT_ONCE) };
+    let ending = shutdown.clone();
+    running.spawn(async move {
+        let reconcile = move |object, context| {
+            let ending = ending.clone();
+            let reconcile =
+                move |object, context| agent_deployment::reconcile::reconcile(object, context, ending.clone());
+            guarded(object, context, reconcile)
+        };
+        control(agents, reconcile, with, until).await;
+        "agent-deployments"
+    });
+    let (with, until) = (context.clone(), shutdown.clone());
+    let engines = Control { controlled: engines.clone(), queue: of_engines, config: many(ENGINES_AT_ONCE) };
+    running.spawn(async move {
+        control(engines, |object, context| guarded(object, context, engine::reconcile::reconcile), with, until).await;
+        "engines"
+    });
+    let (with, until) = (context.clone(), shutdown.clone());
+    let profiles = Control { controlled: profiles.clone(), queue: of_profiles, config: many(PROFILES_AT_ONCE) };
+    running.spawn(async move {
+        control(profiles, |object, context| guarded(object, context, profile::reconcile::reconcile), with, until).await;
+        "profiles"
+    });
+    let until = shutdown.clone();
+    let config = many(STORES_AT_ONCE).debounce(STORE_SETTLES);
+    let stores = Control { controlled: claims.clone(), queue: of_stores, config };
+    running.spawn(async move {
+        control(stores, guarded_store, context, until).await;
+        "stores"
+    });
+    let first = tokio::select! {
+        // A task that has panicked has been reported by the runtime.
+        first = running.join_next() => first.and_then(Result::ok).unwrap_or("controllers"),
+        () = watches.ended() => "watches",
     };
-    let claims = Api::<DeserializeGuard<PersistentVolumeClaim>>::all(client.clone());
-    let controller = Controller::new(claims, of(Component::Store));
-    context.metrics.show_stores(controller.store());
-    controller
-        .with_config(Config::default().concurrency(STORES_AT_ONCE).debounce(STORE_SETTLES))
-        .watches(Api::<Job>::all(client.clone()), of(Component::Sweep), |job: Job| store_beside(&job))
-        .watches(
-            Api::<DeserializeGuard<Engine>>::all(client),
-            watcher::Config::default(),
-            |engine: DeserializeGuard<Engine>| store_beside(&engine),
-        )
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(guarded_store, back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
+    if shutdown.is_cancelled() {
+        while running.join_next().await.is_some() {}
+    }
+    first
 }
 
-/// Runs the controller of Profiles until `shutdown`.
-pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
-    let controller = Controller::new(Api::<DeserializeGuard<Profile>>::all(client.clone()), watcher::Config::default());
-    context.metrics.show_profiles(controller.store());
-    controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_profile(&job))
-        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_profile(&pod))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(|object, context| guarded(object, context, profile::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result) })
-        .await;
+/// Waits until caches have what there is. Who cannot list a kind looks at everything by itself.
+async fn first_lists(caches: &Caches) {
+    let ready = async {
+        while !caches.are_ready() {
+            tokio::time::sleep(READY_LOOK).await;
+        }
+    };
+    if tokio::time::timeout(FIRST_LISTS, ready).await.is_err() {
+        warn!("not all kinds could be listed yet: until then every look reads the API server");
+    }
 }
 
-/// Keeps the Jobs that the metrics count until `shutdown`, without their templates.
-pub async fn watch_jobs(context: Arc<Context>, shutdown: CancellationToken) {
-    let (jobs, writer) = reflector::store();
-    context.metrics.show_jobs(jobs);
-    watcher(Api::<Job>::all(context.client.clone()), ours())
-        .default_backoff()
-        .modify(|job| {
-            job.spec = None;
-            job.metadata.managed_fields = None;
-        })
-        .reflect(writer)
-        .take_until(shutdown.cancelled_owned())
-        .for_each(|event| async move {
-            if let Err(error) = event {
-                warn!(error = &error as &dyn Error, "the watch that counts Jobs failed; it is tried again");
-            }
-        })
-        .await;
-}
-
-/// A failed reconciliation is logged where its waiting time is decided. A failed watch is logged here: the controller
-/// sees no changes until the watch is back.
-fn log<K: Resource>(result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, watcher::Error>>) {
+/// A failed reconciliation is logged where its waiting time is decided.
+fn log<K: Resource>(result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, Infallible>>) {
     use controller::Error as Failure;
     match result {
         Ok((object, _)) => debug!(name = object.name, "reconciled"),
         Err(error @ (Failure::ReconcilerFailed(..) | Failure::ObjectNotFound(_))) => {
             debug!(%error, "a reconciliation ended with an error");
         }
-        Err(Failure::QueueError(error)) => {
-            warn!(error = &error as &dyn Error, "a watch failed; it is tried again");
-        }
+        Err(Failure::QueueError(never)) => match never {},
         Err(Failure::RunnerError(error)) => {
             error!(error = &error as &dyn Error, "the queue of a controller failed");
         }

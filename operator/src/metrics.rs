@@ -17,7 +17,7 @@ use std::{
 };
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::core::DeserializeGuard;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -39,6 +39,7 @@ use self::{
     rollouts::Rollouts,
     stores::{Claims, Stores},
 };
+use crate::kube_io::cache::Cache;
 
 /// Labels of a reconciliation. Both are closed vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -147,22 +148,22 @@ impl Metrics {
     }
 
     /// Names the AgentDeployments whose conditions, objectives and rollouts are shown.
-    pub fn show(&self, agents: Store<DeserializeGuard<AgentDeployment>>) {
+    pub fn show(&self, agents: Cache<DeserializeGuard<AgentDeployment>>) {
         self.shown.agents.set(agents);
     }
 
     /// Names the Engines that are shown.
-    pub fn show_engines(&self, engines: Store<DeserializeGuard<Engine>>) {
+    pub fn show_engines(&self, engines: Cache<DeserializeGuard<Engine>>) {
         self.shown.engines.set(engines);
     }
 
     /// Names the Profiles that are shown.
-    pub fn show_profiles(&self, profiles: Store<DeserializeGuard<Profile>>) {
+    pub fn show_profiles(&self, profiles: Cache<DeserializeGuard<Profile>>) {
         self.shown.profiles.set(profiles);
     }
 
     /// Names the Jobs that are shown.
-    pub fn show_jobs(&self, jobs: Store<Job>) {
+    pub fn show_jobs(&self, jobs: Cache<Job>) {
         self.shown.jobs.set(jobs);
     }
 

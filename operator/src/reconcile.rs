@@ -1,6 +1,14 @@
 //! What all reconciliations share: what they work with, how a plan is carried out, and why one fails. Writes IO.
 
-use std::{any::Any, error::Error, fmt::Debug, future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    error::Error,
+    fmt::Debug,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -23,8 +31,11 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::{
+    evidence::Pods,
     kube_io::{
-        apply::{self, ApplyError},
+        applied::Applied,
+        apply::{self, ApplyError, Seen, Target},
+        cache::Caches,
         events::EventRecorder,
         neighbours::Neighbours,
         read::{ReadError, Reader},
@@ -34,7 +45,11 @@ use crate::{
     metrics::{FailureCounts, Metrics},
     notifications::deliver::Notifier,
     promql::Prometheus,
+    turns::Turns,
 };
+
+/// When a plan is made again that was made at a glance, of what has changed since.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What all reconciliations share.
 pub struct Context {
@@ -42,8 +57,10 @@ pub struct Context {
     pub reader: Reader,
     /// The connection to the API server, by which is written.
     pub client: Client,
-    /// The connection to pods: what they counted and measured.
+    /// The connection to pods: what they measured.
     pub http: reqwest::Client,
+    /// What pods counted.
+    pub pods: Pods,
     /// What counted for weeks, where the configuration names one.
     pub prometheus: Option<Prometheus>,
     /// The operator's configuration.
@@ -58,10 +75,59 @@ pub struct Context {
     pub metrics: Metrics,
     /// What Engines know of their namespaces.
     pub neighbours: Neighbours,
+    /// The same, as far as caches show: no Engine is removed on the ground of it.
+    pub glanced_neighbours: Neighbours,
+    /// Which children were found to be what they should be.
+    pub applied: Applied,
+    /// Who reads and writes the API server now.
+    pub turns: Turns,
+    /// What watches have shown, once they have.
+    pub caches: OnceLock<Arc<Caches>>,
     /// Failures in a row, by object.
     pub failures: FailureCounts,
     /// The time of day.
     pub clock: fn() -> Timestamp,
+}
+
+impl Context {
+    /// Has looks begin with a glance at these caches.
+    pub fn glance_at(&self, caches: Arc<Caches>) {
+        self.caches.get_or_init(|| caches);
+    }
+
+    /// A reader of caches, while they show what there is.
+    pub fn glance(&self) -> Option<Reader> {
+        let caches = self.caches.get().filter(|caches| caches.are_ready())?;
+        Some(self.reader.glancing_at(caches.clone()))
+    }
+
+    /// Whether a plan that was made at a glance asks for nothing. Anything else is decided again on what the API server
+    /// says.
+    pub fn is_at_rest<K, S>(&self, object: &K, observed: Option<&S>, plan: &Plan<S>) -> bool
+    where
+        K: Resource<DynamicType = ()>,
+        S: PartialEq,
+    {
+        // No `..`: a new part of a plan must be at rest too.
+        let Plan { children: _, removals, status, notes, announcements, requeue: _ } = plan;
+        let is_silent = removals.is_empty() && notes.is_empty() && announcements.is_empty();
+        let is_at_rest = is_silent && observed == Some(status) && self.lacking(object, plan).next().is_none();
+        if is_at_rest {
+            self.failures.forget(&key(object));
+        }
+        is_at_rest
+    }
+
+    /// The children of a plan that are not what they should be, as far as caches show.
+    pub fn lacking<'a, K: Resource, S>(&self, object: &K, plan: &'a Plan<S>) -> impl Iterator<Item = &'a Child> {
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        plan.children.iter().filter(move |child| !self.holds(&namespace, child))
+    }
+
+    /// Whether a child is what it should be, as far as caches show.
+    fn holds(&self, namespace: &str, child: &Child) -> bool {
+        self.caches.get().is_some_and(|caches| self.applied.holds(caches, namespace, child))
+    }
 }
 
 /// Why a reconciliation came to no end.
@@ -123,6 +189,37 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
 {
+    carry_out_on(context, (object, observed), plan, None).await
+}
+
+/// The same of a plan that was made at a glance. Children are written over the version that the glance has seen,
+/// without another look at them.
+///
+/// # Errors
+/// At the first refusal; the next reconciliation starts over.
+pub async fn carry_out_at_a_glance<K, S>(
+    context: &Context,
+    (object, observed): (&K, Option<&S>),
+    plan: Plan<S>,
+    seen: &Seen,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
+    carry_out_on(context, (object, observed), plan, Some(seen)).await
+}
+
+async fn carry_out_on<K, S>(
+    context: &Context,
+    (object, observed): (&K, Option<&S>),
+    plan: Plan<S>,
+    glanced: Option<&Seen>,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
     // No `..`: a new part of a plan must be carried out here.
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
@@ -140,16 +237,22 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
+    // Whatever caches show: a plan that was made on what the API server says is compared with it to the end.
+    let target = Target { client: &context.client, applied: &context.applied, glanced, namespace: &namespace };
     for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::apply(&context.client, &namespace, child).await {
+        if let Err(error) = apply::apply(target, child).await {
+            if let ApplyError::Changed { .. } = error {
+                debug!(error = &error as &dyn Error, "a plan is made again");
+                return Ok(Action::requeue(AGAIN));
+            }
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        if let Err(error) = apply::remove(&context.client, &namespace, removal).await {
+        if let Err(error) = apply::remove(&context.client, &context.applied, &namespace, removal).await {
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }
@@ -244,8 +347,6 @@ pub fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use pretty_assertions::assert_eq;
     use serde_json::json;
 

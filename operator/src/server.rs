@@ -50,5 +50,7 @@ async fn readiness(State(state): State<ServerState>) -> (StatusCode, &'static st
 }
 
 async fn metrics(State(state): State<ServerState>) -> ([(&'static str, &'static str); 1], String) {
-    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], state.metrics.encode())
+    // All objects are read for it: leases are renewed meanwhile.
+    let text = tokio::task::spawn_blocking(move || state.metrics.encode()).await.unwrap_or_default();
+    ([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

@@ -1,4 +1,5 @@
-//! Search, Pareto fronts, SLO arithmetic, loss systems, rollout judge and drift: the statistics that operator and worker link.
+//! Search, Pareto fronts, SLO arithmetic, loss systems, rollout judge and drift: the statistics that operator and
+//! worker link.
 //!
 //! Pure. The crate knows no Kubernetes, no clock, no file, no network and no async runtime. Its callers pass the seed
 //! of all randomness.

@@ -1,7 +1,7 @@
 //! How many runs may arrive at random where a run that finds all places taken is refused.
 //!
-//! A replica with `c` runs in flight at most is a loss system, M/G/c/c: arrivals are a Poisson process, and whoever
-//! finds `c` runs is refused. The share of the refused is Erlang's formula B, whatever the law of the durations is
+//! A replica with `c` runs in flight at most is a loss system, M/G/c/c: arrivals are a Poisson process, and a run that
+//! finds `c` others is refused. The share of the refused is Erlang's formula B, whatever the law of the durations is
 //! (A. K. Erlang, *Solution of some problems in the theory of probabilities of significance in automatic telephone
 //! exchanges*, 1917; its insensitivity: B. A. Sevastyanov, *Theory of Probability and its Applications* 2(1), 1957).
 
@@ -10,8 +10,8 @@ use statrs::distribution::{DiscreteCDF, Poisson};
 /// Halvings of an interval, after which a double holds no finer answer.
 const HALVINGS: u32 = 60;
 
-/// The share of arrivals that `places` refuse under an offered load in erlangs (arrivals in the mean duration of a run),
-/// by Erlang's formula B.
+/// The share of arrivals that `places` refuse, by Erlang's formula B. The offered load is in erlangs: arrivals in the
+/// mean duration of a run.
 pub fn refused_share(places: u32, erlangs: f64) -> f64 {
     let one_more = |refused: f64, place: u32| erlangs * refused / (f64::from(place) + erlangs * refused);
     (1..=places).fold(1.0, one_more)
@@ -25,8 +25,8 @@ pub fn offered_load(places: u32, refused: f64) -> f64 {
 
 /// The greatest share of refused runs at which `runs` of them show more than a share `allowed` with a risk of 2 % only.
 ///
-/// Refusals are few and counted as a Poisson variable: among 81 runs, an allowed 1 % is none at all, so that the true
-/// share may be 0.025 %.
+/// Refusals are few and counted as a Poisson variable. Among 81 runs, an allowed 1 % admits no refusal at all, so that
+/// the true share may be 0.025 %.
 pub fn tolerable_share(allowed: f64, runs: u64) -> f64 {
     const RISK: f64 = 0.02;
     let runs = runs.max(1) as f64;

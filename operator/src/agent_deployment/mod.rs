@@ -1,6 +1,5 @@
 //! The controller of AgentDeployments: observe -> decide -> build -> apply -> record. The core decides and builds.
 
-pub mod evidence;
 pub mod observe;
 pub mod reconcile;
 mod unready;

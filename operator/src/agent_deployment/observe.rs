@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment, DeploymentStatus},
@@ -29,8 +30,10 @@ use slipway_crds::{
 use slipway_operator_core::{
     agent_deployment::{
         commands::Annotated,
-        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
-        rollout::revision::Revision,
+        monitoring::{
+            counted::Keep, drift::MemoryView, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check,
+        },
+        rollout::{judged_after, revision::Revision},
         world::{
             CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
         },
@@ -44,8 +47,9 @@ use slipway_operator_core::{
 use tracing::warn;
 
 use self::kinds::KnownKinds;
-use super::{evidence, unready};
+use super::unready::{self, Unready};
 use crate::{
+    evidence::{Asked, AskedPod, Pods, Question, Room, Windows},
     kube_io::{
         jobs::job_views,
         read::{ReadError, Reader},
@@ -59,6 +63,8 @@ pub struct Sources<'a> {
     /// The API server.
     pub reader: &'a Reader,
     /// The pods.
+    pub pods: &'a Pods,
+    /// The connection to pods that are not ready.
     pub http: &'a reqwest::Client,
     /// What counted for weeks, where there is one.
     pub prometheus: Option<&'a Prometheus>,
@@ -68,16 +74,106 @@ pub struct Sources<'a> {
     pub clock: fn() -> Timestamp,
 }
 
-/// Observes an AgentDeployment as it is now; absent when it is gone or going.
+/// An AgentDeployment, and everything that a decision on it needs.
+pub struct Observed {
+    /// As it was read.
+    pub object: AgentDeployment,
+    /// What is around it.
+    pub world: World,
+    /// Of what its pods counted, for as long as the world is kept.
+    pub room: Option<Room>,
+    /// The version of what is remembered of its pods, as it was read.
+    pub memory_version: Option<String>,
+}
+
+/// What the pods of an AgentDeployment said.
+pub struct Heard<'a> {
+    /// When they were asked: what they had not finished then is read the next time.
+    now: Timestamp,
+    asking: Asking<'a>,
+    asked: Asked,
+    /// Why pods are not ready that say so themselves, by revision.
+    unready: BTreeMap<String, String>,
+}
+
+/// Who is asked what.
+#[derive(Debug, PartialEq)]
+struct Asking<'a> {
+    question: Question<'a>,
+    pods: Vec<AskedPod>,
+    unready: Vec<Unready>,
+}
+
+impl<'a> Heard<'a> {
+    async fn ask(sources: Sources<'_>, now: Timestamp, asking: Asking<'a>) -> Self {
+        let Asking { question, pods, unready } = &asking;
+        let unready = unready::read((sources.http, sources.pods), question.namespace, unready);
+        let (asked, unready) = join(sources.pods.ask(question, pods), unready).await;
+        Self { now, asking, asked, unready }
+    }
+
+    /// Whether it answers what they would be asked by now.
+    fn fits(&self, asking_at: impl Fn(Timestamp) -> Asking<'a>) -> bool {
+        self.asking == asking_at(self.now)
+    }
+}
+
+/// Asks the pods before anything else is read: who waits for them keeps nothing else in memory.
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn observe(
+pub async fn hear<'a>(sources: Sources<'_>, namespace: &'a str, name: &str) -> Result<Option<Heard<'a>>, ReadError> {
+    let Sources { reader, clock, .. } = sources;
+    let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
+    let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
+    let pods = reader.list::<Pod>(namespace, &mine).await?;
+    let revisions = match pods.iter().any(unready::can_tell) {
+        true => readable_revisions(&reader.list::<ControllerRevision>(namespace, &mine).await?),
+        false => Vec::new(),
+    };
+    let memory = drift::memory(&reader.list::<ConfigMap>(namespace, &mine).await?, name);
+    let now = clock();
+    let asking = Asking {
+        question: question(&object, &memory, (namespace, name), now),
+        pods: asked_pods(&judged_pods(&object, &pods)),
+        unready: unready::asked(&pods, name, &revisions),
+    };
+    drop((object, memory, pods, revisions));
+    Ok(Some(Heard::ask(sources, now, asking).await))
+}
+
+/// What pods are asked.
+fn question<'a>(
+    object: &AgentDeployment,
+    memory: &MemoryView,
+    (namespace, name): (&'a str, &str),
+    now: Timestamp,
+) -> Question<'a> {
+    let compared = compared_rollout(object);
+    let windows = match compared {
+        Some(rollout) => Some(Windows::after(judged_after(rollout, now))),
+        None if is_check_due(object, now) => Some(Windows::after(0)),
+        None => drift::unread(memory, (namespace, name), now),
+    };
+    Question { namespace, windows, keep: Keep::of(&object.spec), has_canary: compared.is_some() }
+}
+
+fn asked_pods(pods: &[Pod]) -> Vec<AskedPod> {
+    pods.iter().filter_map(AskedPod::of).collect()
+}
+
+/// Observes an AgentDeployment as it is now; absent when it is gone or going. Where its pods have been heard already,
+/// nobody is asked again: who asks may wait for somebody who waits for the caller's turn. It is absent where they were
+/// asked something else.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn observe<'a>(
     sources: Sources<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(AgentDeployment, World)>, ReadError> {
-    let Sources { reader, http, prometheus, settings, clock } = sources;
+    (namespace, name): (&'a str, &str),
+    heard: Option<Heard<'a>>,
+) -> Result<Option<Observed>, ReadError> {
+    let Sources { reader, prometheus, settings, clock, .. } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -95,18 +191,41 @@ pub async fn observe(
     let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
     let workloads = observe_workloads(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
-    // Before pods are asked: what they had not finished then is read the next time.
-    let now = clock();
-    let asked = evidence::read(http, &judged).await;
     let revisions = readable_revisions(&revisions);
-    let unready = unready::read(http, (name, &revisions), &pods).await;
-    let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
-    let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
-    let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
+    let mut serving = deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect();
+    let waiting = unready::asked(&pods, name, &revisions);
+    let seen = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
+    let lasting = engines.into_iter().filter(|engine| engine.metadata.deletion_timestamp.is_none());
+    let engines = lasting.map(|engine| (engine.name_any(), engine.status.unwrap_or_default())).collect();
+    // What the whole namespace has takes megabytes, and pods are waited for.
+    drop((jobs, pods));
     let memory = drift::memory(&config_maps, name);
+    let asking_at = |now: Timestamp| Asking {
+        question: question(&object, &memory, (namespace, name), now),
+        pods: asked_pods(&judged),
+        unready: waiting.clone(),
+    };
+    let memory_version = drift::memory_version(&config_maps, name);
+    let heard = match heard {
+        Some(heard) if heard.fits(asking_at) => heard,
+        Some(_) => return Ok(None),
+        None => {
+            // Before pods are asked: what they had not finished then is read the next time.
+            let now = clock();
+            Heard::ask(sources, now, asking_at(now)).await
+        }
+    };
+    let Heard { now, asking: Asking { question, .. }, asked, unready } = heard;
+    let Asked { counted, windows: asked, room, is_whole } = asked;
+    unready::tell(&mut serving, &unready);
     let compared = compared_rollout(&object);
-    let is_due = compared.is_none() && (drift::is_due(&memory, now) || is_check_due(&object, now));
-    let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
+    let is_due = compared.is_none() && question.windows.is_some();
+    let stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref());
+    let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
+    let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
+    let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
+    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due && is_whole);
+    let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
     let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
@@ -126,7 +245,6 @@ pub async fn observe(
         }
         None => BTreeMap::new(),
     };
-    let jobs = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
         now,
@@ -152,6 +270,7 @@ pub async fn observe(
             .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
             .collect(),
         observed,
+        are_all_heard: is_whole,
         load,
         live,
         memory,
@@ -162,17 +281,13 @@ pub async fn observe(
         route,
         pools,
         rules,
-        jobs,
-        engines: engines
-            .into_iter()
-            .filter(|engine| engine.metadata.deletion_timestamp.is_none())
-            .map(|engine| (engine.name_any(), engine.status.unwrap_or_default()))
-            .collect(),
+        jobs: seen,
+        engines,
         revisions,
-        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods, &unready)).collect(),
+        serving,
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
-    Ok(Some((object, world)))
+    Ok(Some(Observed { object, world, room, memory_version }))
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.
@@ -196,9 +311,8 @@ async fn observe_workloads(
         let lengths = lengths.map(|source| (source, WorkloadView::read_lengths as fn(&str) -> _));
         for (source, read) in prompts.chain(trace).chain(lengths) {
             let reference = &source.config_map;
-            let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-            let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-            let view = text.map_or(WorkloadView::Missing, |text| read(&text));
+            let view = reader.meaning((namespace, &reference.name, &reference.key), read).await?;
+            let view = view.unwrap_or(WorkloadView::Missing);
             views.insert((reference.name.clone(), reference.key.clone()), view);
         }
     }
@@ -219,6 +333,11 @@ fn is_check_due(object: &AgentDeployment, now: Timestamp) -> bool {
 /// The rollout whose canary has traffic.
 fn compared_rollout(object: &AgentDeployment) -> Option<&RolloutStatus> {
     rollout_of(object).filter(|rollout| rollout.weight.is_some_and(|weight| weight > 0))
+}
+
+/// Whether a canary has traffic.
+pub fn has_canary(object: &AgentDeployment) -> bool {
+    compared_rollout(object).is_some()
 }
 
 /// Pods of the revisions that take traffic.
@@ -243,9 +362,8 @@ async fn observe_dataset(
 ) -> Result<Option<DatasetView>, ReadError> {
     let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
     let reference = &quality.dataset.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), DatasetView::read).await?;
+    Ok(Some(view.unwrap_or(DatasetView::Missing)))
 }
 
 /// The texts of a calibration, which are a ConfigMap of the user's.
@@ -257,9 +375,8 @@ async fn observe_calibration(
     let engine = object.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
-    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
-    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
-    Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
+    let view = reader.meaning((namespace, &reference.name, &reference.key), CalibrationView::read).await?;
+    Ok(Some(view.unwrap_or(CalibrationView::Missing)))
 }
 
 /// A record that cannot be read is not a revision; it is left where it is.
@@ -276,12 +393,8 @@ fn readable_revisions(objects: &[ControllerRevision]) -> Vec<Revision> {
         .collect()
 }
 
-/// What is seen of a revision; `unready` has what pods say themselves that are not ready.
-fn serving_view(
-    deployment: &Deployment,
-    pods: &[Pod],
-    unready: &BTreeMap<String, String>,
-) -> Option<(String, ServingView)> {
+/// What is seen of a revision, but for what its pods say themselves.
+fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, ServingView)> {
     let revision = deployment.labels().get(labels::REVISION)?.clone();
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
     let status = deployment.status.clone().unwrap_or_default();
@@ -298,7 +411,6 @@ fn serving_view(
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod)).or_else(|| refused_pods(&status));
-    let failure = failure.or_else(|| unready.get(&revision).cloned());
     let ready = status.ready_replicas.unwrap_or_default();
     let view = ServingView {
         wanted,

@@ -13,10 +13,15 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use reqwest::StatusCode;
 use slipway_crds::labels;
-use slipway_operator_core::agent_deployment::rollout::revision::{Revision, baseline_of};
+use slipway_operator_core::agent_deployment::{
+    rollout::revision::{Revision, baseline_of},
+    world::ServingView,
+};
 
-use super::evidence::{ADMIN_PORT, host};
-use crate::bounded_body;
+use crate::{
+    bounded_body,
+    evidence::{ADMIN_PORT, Pods, host},
+};
 
 /// Container that answers, and the one of an engine.
 const AGENT_RUNTIME: &str = "agent-runtime";
@@ -37,22 +42,44 @@ const FEWEST_DIGITS: usize = 5;
 const MAX_BYTES: usize = 16 * 1024;
 const MAX_CHARACTERS: usize = 512;
 
-/// What pods of an agent say that run and are not ready, by revision. Silent ones have nothing to say yet.
-pub async fn read(
-    http: &reqwest::Client,
-    (agent, revisions): (&str, &[Revision]),
-    pods: &[Pod],
+/// A pod that waits: its revision and its address.
+pub(super) type Unready = (String, String);
+
+/// What pods of a namespace say that run and are not ready, by revision. Silent ones have nothing to say yet.
+pub(super) async fn read(
+    (http, turns): (&reqwest::Client, &Pods),
+    namespace: &str,
+    pods: &[Unready],
 ) -> BTreeMap<String, String> {
-    stream::iter(asked(pods, agent, revisions))
-        .map(|(revision, address)| async move { Some((revision, ask(http, &address).await?)) })
-        .buffered(MOST_PODS)
-        .filter_map(|answer| async move { answer })
-        .collect()
-        .await
+    let ask = |(revision, address): Unready| async move {
+        let _turn = turns.turn_of_unready(namespace).await?;
+        Some((revision, ask(http, &address).await?))
+    };
+    stream::iter(pods.to_vec()).map(ask).buffered(MOST_PODS).filter_map(|answer| async move { answer }).collect().await
 }
 
-/// The pods to ask: revision and address.
-fn asked(pods: &[Pod], agent: &str, revisions: &[Revision]) -> Vec<(String, String)> {
+/// Adds it to what is seen of revisions; whatever Kubernetes says comes first.
+pub(super) fn tell(serving: &mut BTreeMap<String, ServingView>, unready: &BTreeMap<String, String>) {
+    for (revision, view) in serving {
+        view.failure = view.failure.take().or_else(|| unready.get(revision).cloned());
+    }
+}
+
+/// Whether a pod runs, is not ready, and has no engine of its own whose state would say why.
+pub(super) fn can_tell(pod: &Pod) -> bool {
+    // A baseline beside a canary has the plan of stable, so that the pod itself tells.
+    let engine = |container: &Container| container.name == ENGINE;
+    let is_elsewhere = !pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).any(engine);
+    let Some(status) = pod.status.as_ref().filter(|_| pod.metadata.deletion_timestamp.is_none()) else { return false };
+    let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+    let runs = status.container_statuses.iter().flatten().any(|container| {
+        container.name == AGENT_RUNTIME && container.state.as_ref().is_some_and(|state| state.running.is_some())
+    });
+    runs && !is_ready && is_elsewhere
+}
+
+/// The pods to ask.
+pub(super) fn asked(pods: &[Pod], agent: &str, revisions: &[Revision]) -> Vec<Unready> {
     let mut found: Vec<_> = pods.iter().filter_map(|pod| waiting(pod, agent, revisions)).collect();
     found.sort_by(|(a, ..), (b, ..)| b.cmp(a));
     let mut of_revision: BTreeMap<String, usize> = BTreeMap::new();
@@ -68,17 +95,9 @@ fn asked(pods: &[Pod], agent: &str, revisions: &[Revision]) -> Vec<(String, Stri
 fn waiting(pod: &Pod, agent: &str, revisions: &[Revision]) -> Option<(i64, String, String)> {
     let revision = pod.labels().get(labels::REVISION)?;
     let known = revisions.iter().find(|known| known.hash == *revision || baseline_of(&known.hash) == *revision)?;
-    // A baseline beside a canary has the plan of stable, so that the pod itself tells.
-    let engine = |container: &Container| container.name == ENGINE;
-    let is_elsewhere = !pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).any(engine);
     let is_own = pod.labels().get(labels::AGENT_DEPLOYMENT).is_some_and(|of| of == agent);
-    let status = pod.status.as_ref().filter(|_| is_own && pod.metadata.deletion_timestamp.is_none())?;
-    let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-    let runs = status.container_statuses.iter().flatten().any(|container| {
-        container.name == AGENT_RUNTIME && container.state.as_ref().is_some_and(|state| state.running.is_some())
-    });
-    let is_asked = runs && !is_ready && is_elsewhere;
-    status.pod_ip.clone().filter(|_| is_asked).map(|address| (known.number, revision.clone(), address))
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).filter(|_| is_own && can_tell(pod))?;
+    Some((known.number, revision.clone(), address))
 }
 
 async fn ask(http: &reqwest::Client, address: &str) -> Option<String> {

@@ -27,24 +27,37 @@ use crate::{
     reconcile::{Context, ReconcileError, carry_out},
 };
 
-/// Observes, decides and carries out.
+/// Glances at what watches have shown. Where that leaves something to be done: observes, decides and carries out.
 ///
 /// # Errors
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let namespace = object.namespace().unwrap_or_default();
-    let observed = observe_engine(&context, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
+    if let Some(action) = glance(&object, &context).await {
+        return Ok(action);
+    }
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let read = (&context.reader, &context.neighbours);
+    let observed = observe_engine(&context, read, (&namespace, &name)).await.map_err(ReconcileError::Observe)?;
     let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
     let plan = decide::decide(&world);
     carry_out(&context, &object, object.status.as_ref(), plan).await
 }
 
+/// When to look again, if caches show that there is nothing to do.
+async fn glance(object: &Engine, context: &Context) -> Option<Action> {
+    let (reader, namespace) = (context.glance()?, object.namespace().unwrap_or_default());
+    let read = (&reader, &context.glanced_neighbours);
+    let (object, world) = observe_engine(context, read, (&namespace, &object.name_any())).await.ok()??;
+    let plan = decide::decide(&world);
+    context.is_at_rest(&object, object.status.as_ref(), &plan).then(|| Action::requeue(plan.requeue))
+}
+
 async fn observe_engine(
     context: &Context,
-    namespace: &str,
-    name: &str,
+    (reader, neighbours): (&Reader, &Neighbours),
+    (namespace, name): (&str, &str),
 ) -> Result<Option<(Engine, EngineWorld)>, ReadError> {
-    let Context { reader, settings, neighbours, .. } = context;
+    let Context { settings, .. } = context;
     let Some(object) = reader.get::<Engine>(namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);

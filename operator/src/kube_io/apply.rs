@@ -1,6 +1,6 @@
 //! Carries out the children and removals of a plan. Makes no choices. Writes IO.
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -21,7 +21,7 @@ use slipway_operator_core::{
 };
 use thiserror::Error;
 
-use super::difference;
+use super::{applied::Applied, cache::Kept, difference};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -80,6 +80,14 @@ pub enum ApplyError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// A plan that was made at a glance is about another version.
+    #[error("{kind} {name} has changed since it was glanced at")]
+    Changed {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+    },
     /// The API server did not create an object.
     #[error("failed to create {kind} {name}")]
     Create {
@@ -105,29 +113,40 @@ pub enum ApplyError {
 }
 
 /// Kinds that plans write: namespaced, and known at compile time.
-trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
-{
-}
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
-{
+trait Kind: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
+impl<K> Kind for K where K: Kept + Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Debug {}
+
+/// The versions that a glance has seen, by kind and name.
+pub type Seen = BTreeMap<(String, String), String>;
+
+/// Where children are written.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The connection to the API server.
+    pub client: &'a Client,
+    /// What was compared before.
+    pub applied: &'a Applied,
+    /// Of a plan that was made at a glance: what the glance saw. No other version is written over.
+    pub glanced: Option<&'a Seen>,
+    /// The namespace.
+    pub namespace: &'a str,
 }
 
 /// Makes a child be what it should be.
 ///
 /// # Errors
 /// When the API server refuses; nothing is repeated here.
-pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<(), ApplyError> {
+pub async fn apply(ensured: Target<'_>, child: &Child) -> Result<(), ApplyError> {
+    let Target { client, namespace, .. } = ensured;
     match child {
-        Child::ConfigMap(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::Service(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::InferencePool(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::NetworkPolicy(object) => ensure(client, namespace, object.as_ref()).await,
-        Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::ConfigMap(object) => ensure(ensured, object.as_ref()).await,
+        Child::Service(object) => ensure(ensured, object.as_ref()).await,
+        Child::Deployment(object) => ensure(ensured, object.as_ref()).await,
+        Child::ControllerRevision(object) => ensure(ensured, object.as_ref()).await,
+        Child::HttpRoute(object) => ensure(ensured, object.as_ref()).await,
+        Child::InferencePool(object) => ensure(ensured, object.as_ref()).await,
+        Child::NetworkPolicy(object) => ensure(ensured, object.as_ref()).await,
+        Child::PrometheusRule(object) => ensure(ensured, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
         Child::Engine(object) => create(client, namespace, object.as_ref()).await,
@@ -135,36 +154,85 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
     }
 }
 
+/// An object as it should be.
+struct Wanted<K> {
+    kind: String,
+    name: String,
+    api: Api<K>,
+    value: Value,
+    hash: String,
+}
+
+impl<K: Kind> Wanted<K> {
+    fn of(Target { client, namespace, .. }: Target<'_>, wanted: &K) -> Result<Self, ApplyError> {
+        let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
+        let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
+        let value = serde_json::to_value(wanted).map_err(serialize)?;
+        let hash = content_hash(&value);
+        let hash = hash.map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
+        let api = Api::namespaced(client.clone(), namespace);
+        Ok(Self { kind, name, api, value, hash: hash.short().to_owned() })
+    }
+
+    /// Compares an object with it, and remembers where it is the same.
+    fn is(&self, Target { applied, namespace, .. }: Target<'_>, object: &K) -> Result<bool, ApplyError> {
+        let serialize = |source| ApplyError::Serialize { kind: self.kind.clone(), name: self.name.clone(), source };
+        let seen = serde_json::to_value(object).map_err(serialize)?;
+        let is_it =
+            difference::applied_hash(&seen) == Some(self.hash.as_str()) && difference::holds(&self.value, &seen);
+        if is_it {
+            applied.remember(namespace, object, &self.hash);
+        }
+        Ok(is_it)
+    }
+
+    /// Writes it; with a version, only over that one.
+    async fn write(&self, over: Option<String>) -> Result<K, kube::Error> {
+        let mut marked = self.value.clone();
+        marked["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(self.hash.clone());
+        if let Some(version) = over {
+            marked["metadata"]["resourceVersion"] = Value::String(version);
+        }
+        let params = PatchParams::apply(labels::FIELD_MANAGER).force();
+        self.api.patch(&self.name, &params, &Patch::Apply(&marked)).await
+    }
+
+    fn changed(self) -> ApplyError {
+        ApplyError::Changed { kind: self.kind, name: self.name }
+    }
+
+    fn refused(&self, source: kube::Error) -> ApplyError {
+        ApplyError::Apply { kind: self.kind.clone(), name: self.name.clone(), source: Box::new(source) }
+    }
+}
+
 /// Applies an object unless it already is what it should be.
-async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result<(), ApplyError> {
-    let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let observed = api.get_opt(&name).await.map_err(|source| ApplyError::Get {
-        kind: kind.clone(),
-        name: name.clone(),
+async fn ensure<K: Kind>(target: Target<'_>, object: &K) -> Result<(), ApplyError> {
+    let wanted = Wanted::of(target, object)?;
+    if let Some(seen) = target.glanced {
+        // Caches have nothing but what is ours.
+        let version = seen.get(&(wanted.kind.clone(), wanted.name.clone()));
+        let Some(version) = version else { return Err(wanted.changed()) };
+        return match wanted.write(Some(version.clone())).await {
+            Ok(written) => wanted.is(target, &written).map(drop),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(wanted.changed()),
+            Err(source) => Err(wanted.refused(source)),
+        };
+    }
+    let observed = wanted.api.get_opt(&wanted.name).await.map_err(|source| ApplyError::Get {
+        kind: wanted.kind.clone(),
+        name: wanted.name.clone(),
         source: Box::new(source),
     })?;
     if observed.as_ref().is_some_and(|observed| !is_ours(observed)) {
-        return Err(ApplyError::Foreign { kind, name });
+        return Err(ApplyError::Foreign { kind: wanted.kind, name: wanted.name });
     }
-    let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
-    let mut value = serde_json::to_value(wanted).map_err(serialize)?;
-    let hash =
-        content_hash(&value).map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
-    if let Some(observed) = observed {
-        let observed = serde_json::to_value(&observed).map_err(serialize)?;
-        if difference::applied_hash(&observed) == Some(hash.short()) && difference::holds(&value, &observed) {
-            return Ok(());
-        }
+    if observed.map(|observed| wanted.is(target, &observed)).transpose()? == Some(true) {
+        return Ok(());
     }
-    value["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash.short().to_owned());
-    let params = PatchParams::apply(labels::FIELD_MANAGER).force();
-    api.patch(&name, &params, &Patch::Apply(&value)).await.map_err(|source| ApplyError::Apply {
-        kind,
-        name,
-        source: Box::new(source),
-    })?;
-    Ok(())
+    let written = wanted.write(None).await.map_err(|source| wanted.refused(source))?;
+    // What an admission webhook has changed is no agreement, and is compared again.
+    wanted.is(target, &written).map(drop)
 }
 
 /// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label
@@ -198,7 +266,7 @@ async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
 ///
 /// # Errors
 /// When the API server refuses for another reason than that the object is gone or has changed.
-pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+pub async fn remove(client: &Client, applied: &Applied, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
     use gateway_api::httproutes::HttpRoute;
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
@@ -206,22 +274,27 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         core::v1::{ConfigMap, Service},
         networking::v1::NetworkPolicy,
     };
+    let from = (client, applied, namespace);
     match removal.kind {
-        RemovalKind::Engine => delete::<Engine>(client, namespace, removal).await,
-        RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
-        RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
-        RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
-        RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
-        RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
-        RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
-        RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
-        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(client, namespace, removal).await,
-        RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
-        RemovalKind::Job => delete::<Job>(client, namespace, removal).await,
+        RemovalKind::Engine => delete::<Engine>(from, removal).await,
+        RemovalKind::Deployment => delete::<Deployment>(from, removal).await,
+        RemovalKind::Service => delete::<Service>(from, removal).await,
+        RemovalKind::ConfigMap => delete::<ConfigMap>(from, removal).await,
+        RemovalKind::ControllerRevision => delete::<ControllerRevision>(from, removal).await,
+        RemovalKind::Profile => delete::<Profile>(from, removal).await,
+        RemovalKind::HttpRoute => delete::<HttpRoute>(from, removal).await,
+        RemovalKind::InferencePool => delete::<InferencePool>(from, removal).await,
+        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(from, removal).await,
+        RemovalKind::PrometheusRule => delete::<PrometheusRule>(from, removal).await,
+        RemovalKind::Job => delete::<Job>(from, removal).await,
     }
 }
 
-async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+async fn delete<K: Kind>(
+    (client, applied, namespace): (&Client, &Applied, &str),
+    removal: &Removal,
+) -> Result<(), ApplyError> {
+    applied.forget::<K>(namespace, &removal.name);
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let preconditions =
         Preconditions { uid: Some(removal.uid.clone()), resource_version: Some(removal.resource_version.clone()) };
@@ -239,10 +312,71 @@ async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) ->
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt;
+    use k8s_openapi::{
+        api::core::v1::{ConfigMap, Service},
+        apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    };
+    use kube::client::Body;
+    use pretty_assertions::assert_eq;
     use rstest::rstest;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
 
     use super::*;
+
+    /// An API server that gives every request the same answer; and the requests, each with the version in its body.
+    fn server(code: u16, answer: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = requests.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (seen, answer) = (seen.clone(), answer.to_string());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let version = body["metadata"]["resourceVersion"].as_str().unwrap_or("any").to_owned();
+                seen.lock().unwrap().push(format!("{} {version}", parts.method));
+                Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer.into_bytes()))?)
+            }
+        });
+        (Client::new(service, "team"), requests)
+    }
+
+    fn config_map(version: &str) -> ConfigMap {
+        let labels = json!({"app.kubernetes.io/managed-by": "slipway"});
+        let metadata = json!({"namespace": "team", "name": "a", "resourceVersion": version, "labels": labels});
+        serde_json::from_value(json!({"metadata": metadata, "data": {"version": version}})).unwrap()
+    }
+
+    #[rstest]
+    #[case::as_it_was(200, json!(config_map("8")), "Ok(())")]
+    #[case::changed(409, json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}),
+        "Err(Changed { kind: \"ConfigMap\", name: \"a\" })")]
+    #[tokio::test]
+    async fn what_was_decided_at_a_glance_is_written_over_the_version_that_was_seen_and_no_other(
+        #[case] code: u16,
+        #[case] answer: Value,
+        #[case] expected: &str,
+    ) {
+        let ((client, requests), applied) = (server(code, answer), Applied::default());
+        let seen = Seen::from([(("ConfigMap".to_owned(), "a".to_owned()), "7".to_owned())]);
+        let mut wanted = config_map("");
+        wanted.metadata.resource_version = None;
+        let child = Child::ConfigMap(Box::new(wanted));
+        let target = Target { client: &client, applied: &applied, glanced: Some(&seen), namespace: "team" };
+        assert_eq!(format!("{:?}", apply(target, &child).await), expected);
+        assert_eq!(*requests.lock().unwrap(), ["PATCH 7"]);
+        drop(apply(Target { glanced: None, ..target }, &child).await);
+        assert_eq!(requests.lock().unwrap()[1], "GET any");
+        let (nothing, before) = (Seen::default(), requests.lock().unwrap().len());
+        let unseen = apply(Target { glanced: Some(&nothing), ..target }, &child).await;
+        assert!(matches!(unseen, Err(ApplyError::Changed { .. })), "no version is known");
+        assert_eq!(requests.lock().unwrap().len(), before, "and nothing is written without one");
+    }
 
     #[rstest]
     #[case::with_our_label(labels::APP_MANAGED_BY, labels::MANAGED_BY, "", "", true)]

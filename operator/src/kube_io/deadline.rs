@@ -1,7 +1,7 @@
-//! A deadline for every request to the API server but watches. Writes IO.
+//! A deadline for every request to the API server; of watches, for the beginning of the answer. Writes IO.
 //!
 //! A server that accepts a request and never answers would hold a worker for ever, and after eight of them the
-//! controller. Watches last by design; its reader detects silence.
+//! controller. Watches last by design: their reader asks again after a while of silence, and needs an answer then.
 
 use std::{
     task::{Context, Poll},
@@ -28,7 +28,7 @@ pub struct DeadlineExceeded {
     pub seconds: u64,
 }
 
-/// Gives every request but a watch this long, its whole answer included.
+/// Gives every request this long, its whole answer included; of a watch, until its answer begins.
 #[derive(Debug, Clone, Copy)]
 pub struct DeadlineLayer(pub Duration);
 
@@ -72,7 +72,9 @@ where
         let (answer, deadline) = (self.inner.call(request), self.deadline);
         Box::pin(async move {
             if is_watch {
-                return Ok(answer.await?.map(|body| body.map_err(Into::into).boxed_unsync()));
+                let begun = tokio::time::timeout(deadline, answer).await;
+                let answer = begun.unwrap_or_else(|_| Err(exceeded.into()))?;
+                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
             }
             tokio::time::timeout(deadline, whole(answer)).await.unwrap_or_else(|_| Err(exceeded.into()))
         })
@@ -130,6 +132,13 @@ mod tests {
         let silent = DeadlineLayer(DEADLINE).layer(service_fn(is_silent));
         let error = silent.oneshot(request("/api/v1/namespaces/team/pods?limit=500")).await.unwrap_err();
         assert_eq!(error.to_string(), "the API server did not answer GET /api/v1/namespaces/team/pods within 30 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_nobody_answers_ends_at_the_deadline() {
+        let silent = DeadlineLayer(DEADLINE).layer(service_fn(is_silent));
+        let error = silent.oneshot(request("/api/v1/pods?watch=true&timeoutSeconds=60")).await.unwrap_err();
+        assert!(error.is::<DeadlineExceeded>(), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

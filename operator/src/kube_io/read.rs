@@ -1,8 +1,8 @@
 //! Gets and lists objects. Reads IO.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::APIGroup};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::APIGroup};
 use kube::{
     Api, Client, Resource,
     api::ListParams,
@@ -11,6 +11,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tracing::warn;
+
+use super::{
+    cache::Caches,
+    memo::{Meaning, Memo},
+};
 
 /// Why objects cannot be read.
 #[derive(Debug, Error)]
@@ -42,17 +47,42 @@ pub enum ReadError {
     },
 }
 
+/// A kind that can be read: namespaced, and known at compile time.
+pub trait Read:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug + Send + Sync + 'static
+{
+}
+impl<K> Read for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Where observations come from: whatever the operator decides on is read here, so that a cache has one place to stand.
 /// What is written is compared with the cluster itself ([`super::apply`]), and a lease is never read from a cache.
 #[derive(Clone)]
 pub struct Reader {
     client: Client,
+    /// What is read from them where they have it; only a glance is.
+    caches: Option<Arc<Caches>>,
+    memo: Arc<Memo>,
 }
 
 impl Reader {
-    /// Reads with a connection.
+    /// Reads with a connection: everything from the API server, as it is now.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, caches: None, memo: Arc::default() }
+    }
+
+    /// The same reader, which glances at caches. Nothing may be written on the ground of what it shows.
+    #[must_use]
+    pub fn glancing_at(&self, caches: Arc<Caches>) -> Self {
+        Self { caches: Some(caches), ..self.clone() }
     }
 
     /// Lists the objects of a kind by label.
@@ -61,8 +91,11 @@ impl Reader {
     /// When the API server does not answer.
     pub async fn list<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
+        if let Some(cache) = self.caches.as_ref().and_then(|caches| caches.of::<K>()) {
+            return Ok(cache.list(namespace, selector));
+        }
         self.list_with(namespace, ListParams::default().labels(selector)).await
     }
 
@@ -72,14 +105,14 @@ impl Reader {
     /// When the API server does not answer.
     pub async fn list_by_field<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
         self.list_with(namespace, ListParams::default().fields(selector)).await
     }
 
     async fn list_with<K>(&self, namespace: &str, params: ListParams) -> Result<Vec<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let list = api.list(&params).await.map_err(|source| ReadError::List {
@@ -99,19 +132,32 @@ impl Reader {
     /// When the API server does not answer.
     pub async fn list_readable<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
         Ok(readable(self.list::<DeserializeGuard<K>>(namespace, selector).await?))
     }
 
-    /// Gets an object, if it exists.
+    /// Gets an object, if it exists. A glance may show what it was within the last moments where caches lack it.
     ///
     /// # Errors
     /// When the API server does not answer.
     pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
+        let Some(caches) = &self.caches else { return self.get_now(namespace, name).await };
+        if let Some(object) = cached(caches, namespace, name) {
+            return Ok(Some(object));
+        }
+        if let Some(known) = self.memo.unwatched(namespace, name) {
+            return Ok(known);
+        }
+        let found = self.get_now(namespace, name).await?;
+        self.memo.keep_unwatched(namespace, name, &found);
+        Ok(found)
+    }
+
+    async fn get_now<K: Read>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         api.get_opt(name).await.map_err(|source| refused_get::<K>(name, source))
     }
@@ -122,10 +168,34 @@ impl Reader {
     /// When the API server does not answer.
     pub async fn get_readable<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
         let found = self.get::<DeserializeGuard<K>>(namespace, name).await?;
         Ok(readable(found.into_iter().collect()).pop())
+    }
+
+    /// Gives what a text of a user's ConfigMap means, if both are there. A glance may show what it meant within the
+    /// last minutes: objects that are not ours are not watched.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn meaning<V>(
+        &self,
+        (namespace, name, key): (&str, &str, &str),
+        read: fn(&str) -> V,
+    ) -> Result<Option<V>, ReadError>
+    where
+        V: Meaning,
+    {
+        if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.meaning((namespace, name, key), read)) {
+            return Ok(known);
+        }
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let config_map = api.get_opt(name).await.map_err(|source| refused_get::<ConfigMap>(name, source))?;
+        let text = config_map.and_then(|config_map| config_map.data?.remove(key));
+        let meaning = text.map(|text| read(&text));
+        self.memo.keep_meaning((namespace, name, key), read, &meaning);
+        Ok(meaning)
     }
 
     /// Gets the metadata of an object, if it exists.
@@ -134,8 +204,11 @@ impl Reader {
     /// When the API server does not answer.
     pub async fn get_metadata<K>(&self, namespace: &str, name: &str) -> Result<Option<PartialObjectMeta<K>>, ReadError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+        K: Read,
     {
+        if let Some(cache) = self.caches.as_ref().and_then(|caches| caches.of::<PartialObjectMeta<K>>()) {
+            return Ok(cache.get(namespace, name));
+        }
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         api.get_metadata_opt(name).await.map_err(|source| refused_get::<K>(name, source))
     }
@@ -145,8 +218,13 @@ impl Reader {
     /// # Errors
     /// When it does not answer.
     pub async fn groups(&self) -> Result<Vec<APIGroup>, ReadError> {
+        if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.groups()) {
+            return Ok(known);
+        }
         let groups = self.client.list_api_groups().await;
-        Ok(groups.map_err(|source| ReadError::Groups(Box::new(source)))?.groups)
+        let groups = groups.map_err(|source| ReadError::Groups(Box::new(source)))?.groups;
+        self.memo.keep_groups(&groups);
+        Ok(groups)
     }
 
     /// Gives the kinds of a version of a group, such as `monitoring.coreos.com/v1`.
@@ -154,10 +232,22 @@ impl Reader {
     /// # Errors
     /// When the API server does not answer.
     pub async fn kinds(&self, group_version: &str) -> Result<Vec<String>, ReadError> {
+        if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.kinds(group_version)) {
+            return Ok(known);
+        }
         let resources = self.client.list_api_group_resources(group_version).await;
         let resources = resources.map_err(|source| ReadError::Groups(Box::new(source)))?.resources;
-        Ok(resources.into_iter().map(|resource| resource.kind).collect())
+        let kinds: Vec<String> = resources.into_iter().map(|resource| resource.kind).collect();
+        self.memo.keep_kinds(group_version, &kinds);
+        Ok(kinds)
     }
+}
+
+/// An object that a cache has. One that it lacks may be there all the same: caches have what is labelled as ours.
+fn cached<K: Read>(caches: &Caches, namespace: &str, name: &str) -> Option<K> {
+    let plain = || caches.of::<K>()?.get(namespace, name);
+    let guarded = || caches.of::<DeserializeGuard<K>>()?.get(namespace, name)?.0.ok();
+    plain().or_else(guarded)
 }
 
 fn refused_get<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> ReadError {

@@ -29,8 +29,7 @@ pub struct Conditions(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Conditions {
     fn labels(&self) -> Vec<Labels> {
-        let objects = self.0.objects();
-        let mut labels: Vec<Labels> = objects.iter().flat_map(|object| labels_of(object)).collect();
+        let mut labels: Vec<Labels> = self.0.rows(|object| Some(labels_of(object))).into_iter().flatten().collect();
         labels.sort_by(|a, b| (&a.namespace, &a.name, &a.condition).cmp(&(&b.namespace, &b.name, &b.condition)));
         labels
     }
@@ -62,16 +61,17 @@ impl Collector for Conditions {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::{reflector, watcher::Event};
+    use kube::runtime::watcher::Event;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
     use super::super::Metrics;
+    use crate::kube_io::cache::cache;
 
     /// Lines about conditions, after events of a watch.
-    fn lines(events: &[Event<super::DeserializeGuard<super::AgentDeployment>>]) -> Vec<String> {
-        let (agents, mut writer) = reflector::store();
-        events.iter().for_each(|event| writer.apply_watcher_event(event));
+    fn lines(events: Vec<Event<super::DeserializeGuard<super::AgentDeployment>>>) -> Vec<String> {
+        let (agents, mut writer) = cache();
+        events.into_iter().for_each(|event| drop(writer.take(event)));
         let metrics = Metrics::new();
         metrics.show(agents);
         let text = metrics.encode();
@@ -100,11 +100,11 @@ mod tests {
     fn an_agent_that_is_stalled_is_seen_in_the_metrics_with_its_reason() {
         let expected = "slipway_operator_agentdeployment_condition{namespace=\"team\",name=\"support\",condition=\"Stalled\",\
                         status=\"True\",reason=\"JobFailed\"} 1";
-        assert_eq!(lines(&[Event::Apply(stalled())]), [expected]);
+        assert_eq!(lines(vec![Event::Apply(stalled())]), [expected]);
     }
 
     #[test]
     fn an_agent_that_is_gone_is_in_no_metric() {
-        assert_eq!(lines(&[Event::Apply(stalled()), Event::Delete(stalled())]), Vec::<String>::new());
+        assert_eq!(lines(vec![Event::Apply(stalled()), Event::Delete(stalled())]), Vec::<String>::new());
     }
 }

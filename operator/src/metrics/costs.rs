@@ -14,7 +14,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{CostFigures, SelectedCost, ThroughputUnit},
 };
 
-use super::gauges::{Family, Object, Watched, readable};
+use super::gauges::{Family, Object, Watched};
 
 /// An amount of what is limited or chosen. The unit follows from the object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,34 +56,48 @@ pub struct Costs(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Collector for Costs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.objects();
-        let agents = readable(&objects);
+        let agents = self.0.readable(Figures::of);
         chosen(&mut encoder, &agents)?;
         objectives(&mut encoder, &agents)
     }
 }
 
-fn chosen(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployment)]) -> fmt::Result {
-    let selected = |agent: &AgentDeployment| agent.status.as_ref()?.selected.as_ref()?.cost.clone();
+/// What an agent costs.
+struct Figures {
+    selected: Option<SelectedCost>,
+    objective: Option<CostFigures>,
+}
+
+impl Figures {
+    fn of(agent: &AgentDeployment) -> Self {
+        let status = agent.status.as_ref();
+        let selected = status.and_then(|status| status.selected.as_ref()?.cost.clone());
+        // There is one such objective.
+        let objective = status.and_then(|status| status.slo.iter().find_map(|objective| objective.cost));
+        Self { selected, objective }
+    }
+}
+
+fn chosen(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Figures)]) -> fmt::Result {
     let (name, help, amount) = OF_A_THOUSAND;
-    let series = agents.iter().filter_map(|(object, agent)| {
-        let cost = selected(agent)?;
-        Some((labels(object, cost.unit), dollars(amount(&cost)?)))
+    let series = agents.iter().filter_map(|(object, figures)| {
+        let cost = figures.selected.as_ref()?;
+        Some((labels(object, cost.unit), dollars(amount(cost)?)))
     });
     Family { name, help, unit: None }.encode(encoder, series)?;
     for (name, help, amount) in OF_THE_CHOICE {
-        let series =
-            agents.iter().filter_map(|(object, agent)| Some((object.clone(), dollars(amount(&selected(agent)?)?))));
+        let series = agents
+            .iter()
+            .filter_map(|(object, figures)| Some((object.clone(), dollars(amount(figures.selected.as_ref()?)?))));
         Family { name, help, unit: None }.encode(encoder, series)?;
     }
     Ok(())
 }
 
-fn objectives(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployment)]) -> fmt::Result {
+fn objectives(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Figures)]) -> fmt::Result {
     for (name, help, amount) in OF_THE_OBJECTIVE {
-        // There is one such objective.
-        let series = agents.iter().filter_map(|(object, agent)| {
-            let figures = agent.status.as_ref()?.slo.iter().find_map(|objective| objective.cost.as_ref())?;
+        let series = agents.iter().filter_map(|(object, figures)| {
+            let figures = figures.objective.as_ref()?;
             Some((labels(object, figures.unit), dollars(amount(figures)?)))
         });
         Family { name, help, unit: None }.encode(encoder, series)?;

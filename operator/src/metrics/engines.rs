@@ -13,7 +13,7 @@ use slipway_crds::{
     v1alpha1::{Engine, EngineStatus},
 };
 
-use super::gauges::{Family, Object, Watched, readable};
+use super::gauges::{Family, Object, Watched};
 
 /// Backends, precisions and states are closed vocabularies; there are as many names as Engines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,8 +39,7 @@ pub struct EngineBuilds(pub Watched<DeserializeGuard<Engine>>);
 
 impl Collector for EngineBuilds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.objects();
-        let engines = readable(&objects);
+        let engines = self.0.readable(Engine::clone);
         let states = engines.iter().map(|(object, engine)| (state_labels(object, engine), 1.0));
         let help = "1 for the state of an Engine: built, building, failed or lost";
         Family { name: "engine_state", help, unit: None }.encode(&mut encoder, states)?;
@@ -89,7 +88,7 @@ fn state(status: Option<&EngineStatus>) -> &'static str {
     }
 }
 
-fn failures(engines: &[(Object, &Engine)]) -> Vec<(FailureLabels, f64)> {
+fn failures(engines: &[(Object, Engine)]) -> Vec<(FailureLabels, f64)> {
     let mut counts = BTreeMap::<(&Object, &'static str), u32>::new();
     for (object, engine) in engines {
         let attempts = engine.status.iter().flat_map(|status| &status.attempts);

@@ -5,16 +5,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use kube::{
-    ResourceExt,
-    core::DeserializeGuard,
-    runtime::reflector::{Lookup, Store},
-};
+use kube::{ResourceExt, core::DeserializeGuard};
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
     registry::Unit,
 };
+
+use crate::kube_io::cache::{Cache, Kept};
 
 /// Labels of an object. There are as many as objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -33,38 +31,47 @@ impl Object {
 
 /// Objects of a watch that begins after the registry was made; until then there are none. Clones show the same.
 #[derive(Debug)]
-pub struct Watched<K: Lookup<DynamicType = ()> + 'static>(Arc<OnceLock<Store<K>>>);
+pub struct Watched<K: Kept>(Arc<OnceLock<Cache<K>>>);
 
-impl<K: Lookup<DynamicType = ()> + Clone + 'static> Watched<K> {
+impl<K: Kept> Watched<K> {
     /// Names the objects. A second call changes nothing.
-    pub fn set(&self, objects: Store<K>) {
+    pub fn set(&self, objects: Cache<K>) {
         self.0.get_or_init(|| objects);
     }
 
-    /// The objects as they are now.
-    pub fn objects(&self) -> Vec<Arc<K>> {
-        self.0.get().map(Store::state).unwrap_or_default()
+    /// What is shown of the objects as they are now. One is read after the other: all of them would fill the memory.
+    pub fn rows<T>(&self, of: impl Fn(&K) -> Option<T>) -> Vec<T> {
+        let mut rows = Vec::new();
+        if let Some(objects) = self.0.get() {
+            objects.each(|object| rows.extend(of(object)));
+        }
+        rows
     }
 }
 
-impl<K: Lookup<DynamicType = ()> + 'static> Clone for Watched<K> {
+impl<K> Watched<DeserializeGuard<K>>
+where
+    DeserializeGuard<K>: Kept,
+    K: ResourceExt,
+{
+    /// What is shown of objects, by namespace and name; those that cannot be read are left out.
+    pub fn readable<T>(&self, of: impl Fn(&K) -> T) -> Vec<(Object, T)> {
+        let mut rows = self.rows(|object| object.0.as_ref().ok().map(|object| (Object::of(object), of(object))));
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        rows
+    }
+}
+
+impl<K: Kept> Clone for Watched<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Lookup<DynamicType = ()> + 'static> Default for Watched<K> {
+impl<K: Kept> Default for Watched<K> {
     fn default() -> Self {
         Self(Arc::default())
     }
-}
-
-/// Objects by namespace and name; those that cannot be read are left out.
-pub fn readable<K: ResourceExt>(objects: &[Arc<DeserializeGuard<K>>]) -> Vec<(Object, &K)> {
-    let readable = objects.iter().filter_map(|object| object.0.as_ref().ok());
-    let mut readable: Vec<_> = readable.map(|object| (Object::of(object), object)).collect();
-    readable.sort_by(|(a, _), (b, _)| a.cmp(b));
-    readable
 }
 
 /// What a family is called. The unit is the name's end.

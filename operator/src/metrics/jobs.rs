@@ -39,11 +39,11 @@ pub struct Jobs(pub Watched<Job>);
 
 impl Collector for Jobs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let jobs = self.0.objects();
+        let jobs = self.0.rows(|job| Some((labels(job)?, job.metadata.creation_timestamp.clone())));
         let mut counts = BTreeMap::<Labels, u32>::new();
         let mut waiting = BTreeMap::<KindLabels, f64>::new();
-        for (labels, job) in jobs.iter().filter_map(|job| Some((labels(job)?, job))) {
-            if let (WAITING, Some(Time(created))) = (labels.state, &job.metadata.creation_timestamp) {
+        for (labels, created) in jobs {
+            if let (WAITING, Some(Time(created))) = (labels.state, created) {
                 let kind = KindLabels { namespace: labels.namespace.clone(), kind: labels.kind };
                 let since = waiting.entry(kind).or_insert(f64::INFINITY);
                 *since = since.min(created.as_second() as f64);

@@ -16,7 +16,7 @@ use slipway_crds::v1alpha1::{
     },
 };
 
-use super::gauges::{Family, Object, Watched, readable};
+use super::gauges::{Family, Object, Watched};
 
 /// There are at most 20 objectives of an AgentDeployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -93,8 +93,7 @@ pub struct Objectives(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Collector for Objectives {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.objects();
-        let agents = readable(&objects);
+        let agents = self.0.readable(Figures::of);
         let objectives = objectives(&agents);
         latencies(&mut encoder, &objectives)?;
         error_rates(&mut encoder, &objectives)?;
@@ -105,10 +104,23 @@ impl Collector for Objectives {
     }
 }
 
-fn objectives<'a>(agents: &[(Object, &'a AgentDeployment)]) -> Vec<(Labels, &'a ObjectiveStatus)> {
-    let labelled = agents.iter().flat_map(|(object, agent)| {
-        let all = agent.status.iter().flat_map(|status| &status.slo);
-        all.map(|objective| {
+/// Objectives and pods of an agent.
+struct Figures {
+    slo: Vec<ObjectiveStatus>,
+    ready: Option<i32>,
+    wanted: Option<i32>,
+}
+
+impl Figures {
+    fn of(agent: &AgentDeployment) -> Self {
+        let Some(status) = &agent.status else { return Self { slo: Vec::new(), ready: None, wanted: None } };
+        Self { slo: status.slo.clone(), ready: status.ready_pods, wanted: status.wanted_pods }
+    }
+}
+
+fn objectives(agents: &[(Object, Figures)]) -> Vec<(Labels, &ObjectiveStatus)> {
+    let labelled = agents.iter().flat_map(|(object, figures)| {
+        figures.slo.iter().map(|objective| {
             let Object { namespace, name } = object.clone();
             (Labels { namespace, name, objective: objective.name.clone() }, objective)
         })
@@ -172,14 +184,14 @@ fn budgets(encoder: &mut DescriptorEncoder<'_>, objectives: &[(Labels, &Objectiv
     Ok(())
 }
 
-fn pods(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployment)]) -> fmt::Result {
-    let of = |count: fn(&AgentDeployment) -> Option<i32>| {
-        agents.iter().filter_map(move |(object, agent)| Some((object.clone(), f64::from(count(agent)?))))
+fn pods(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Figures)]) -> fmt::Result {
+    let of = |count: fn(&Figures) -> Option<i32>| {
+        agents.iter().filter_map(move |(object, figures)| Some((object.clone(), f64::from(count(figures)?))))
     };
     let ready = Family { name: "agentdeployment_pods_ready", help: "Ready pods of an AgentDeployment", unit: None };
-    ready.encode(encoder, of(|agent| agent.status.as_ref()?.ready_pods))?;
+    ready.encode(encoder, of(|figures| figures.ready))?;
     let wanted = Family { name: "agentdeployment_pods_wanted", help: "Wanted pods of an AgentDeployment", unit: None };
-    wanted.encode(encoder, of(|agent| agent.status.as_ref()?.wanted_pods))
+    wanted.encode(encoder, of(|figures| figures.wanted))
 }
 
 const fn truth(is_true: bool) -> f64 {

@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{
     profile::{MeasurementVerdict, ProfilePhase},
 };
 
-use super::gauges::{Family, Object, Watched, readable};
+use super::gauges::{Family, Object, Watched};
 
 /// There are as many names as Profiles, each with one AgentDeployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,8 +82,8 @@ pub struct Campaigns(pub Watched<DeserializeGuard<Profile>>);
 
 impl Collector for Campaigns {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.objects();
-        let profiles = campaigns(&readable(&objects));
+        let profiles = self.0.readable(Profile::clone);
+        let profiles = campaigns(&profiles);
         let phases = profiles.iter().filter_map(|(labels, _, status)| {
             let Labels { namespace, name, agent_deployment } = labels.clone();
             let phase = phase(status.phase?);
@@ -103,11 +103,11 @@ impl Collector for Campaigns {
 }
 
 /// Profiles that have a status.
-fn campaigns<'a>(profiles: &[(Object, &'a Profile)]) -> Vec<(Labels, &'a Profile, &'a ProfileStatus)> {
+fn campaigns(profiles: &[(Object, Profile)]) -> Vec<(Labels, &Profile, &ProfileStatus)> {
     let labelled = profiles.iter().filter_map(|(object, profile)| {
         let Object { namespace, name } = object.clone();
         let agent_deployment = profile.spec.agent_deployment.clone();
-        Some((Labels { namespace, name, agent_deployment }, *profile, profile.status.as_ref()?))
+        Some((Labels { namespace, name, agent_deployment }, profile, profile.status.as_ref()?))
     });
     labelled.collect()
 }

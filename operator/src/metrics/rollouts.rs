@@ -66,15 +66,13 @@ pub struct Rollouts(pub Watched<DeserializeGuard<AgentDeployment>>);
 impl Rollouts {
     /// Those with a canary, by namespace and name.
     fn under_way(&self) -> Vec<UnderWay> {
-        let objects = self.0.objects();
-        let agents = objects.iter().filter_map(|object| object.0.as_ref().ok());
-        let rollouts = agents.filter_map(|agent| {
+        let mut rollouts = self.0.rows(|object| {
+            let agent = object.0.as_ref().ok()?;
             let rollout = agent.status.as_ref()?.rollout.clone().filter(|rollout| rollout.canary.is_some())?;
             let labels = Labels { namespace: agent.namespace().unwrap_or_default(), name: agent.name_any() };
             let threshold = -agent.spec.rollout.judge.false_rollback_probability().ln();
             Some(UnderWay { labels, rollout, threshold })
         });
-        let mut rollouts: Vec<_> = rollouts.collect();
         rollouts.sort_by(|a, b| (&a.labels.namespace, &a.labels.name).cmp(&(&b.labels.namespace, &b.labels.name)));
         rollouts
     }
@@ -143,15 +141,13 @@ fn guardrails(of: &UnderWay, millionths: fn(&GuardrailStatus) -> Option<i64>) ->
 
 #[cfg(test)]
 mod tests {
-    use kube::{
-        core::DeserializeGuard,
-        runtime::{reflector, watcher::Event},
-    };
+    use kube::{core::DeserializeGuard, runtime::watcher::Event};
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
     use slipway_crds::v1alpha1::AgentDeployment;
 
     use super::super::Metrics;
+    use crate::kube_io::cache::cache;
 
     fn agent(name: &str, rollout: &Value) -> DeserializeGuard<AgentDeployment> {
         let agent = json!({
@@ -169,10 +165,10 @@ mod tests {
 
     /// Lines about rollouts, with these objects in the cluster.
     fn lines(agents: Vec<DeserializeGuard<AgentDeployment>>) -> Vec<String> {
-        let (store, mut writer) = reflector::store();
-        agents.into_iter().for_each(|agent| writer.apply_watcher_event(&Event::Apply(agent)));
+        let (shown, mut writer) = cache();
+        agents.into_iter().for_each(|agent| drop(writer.take(Event::Apply(agent))));
         let metrics = Metrics::new();
-        metrics.show(store);
+        metrics.show(shown);
         let text = metrics.encode();
         text.lines().filter(|line| line.starts_with("slipway_operator_rollout")).map(str::to_owned).collect()
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::core::DeserializeGuard;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
@@ -15,10 +15,11 @@ use prometheus_client::{
 };
 use slipway_crds::store::{StoreRecord, SweepFigures};
 
-use super::gauges::{Family, Watched, readable};
+use super::gauges::{Family, Watched};
+use crate::kube_io::cache::Cache;
 
 /// Claims of stores as the API server's watch shows them.
-pub type Claims = Store<DeserializeGuard<PersistentVolumeClaim>>;
+pub type Claims = Cache<DeserializeGuard<PersistentVolumeClaim>>;
 
 /// There are as many as stores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,8 +52,7 @@ impl Stores {
 
     /// Records of the stores that there are; others are forgotten.
     fn present(&self) -> BTreeMap<String, StoreRecord> {
-        let claims = self.claims.objects();
-        let present = readable(&claims);
+        let present = self.claims.readable(|_| ());
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.retain(|namespace, _| present.iter().any(|(claim, _)| claim.namespace == *namespace));
         records.clone()

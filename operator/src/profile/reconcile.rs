@@ -15,25 +15,47 @@ use slipway_operator_core::profile::{
 
 use super::observe;
 use crate::{
-    kube_io::{jobs::job_views, read::ReadError},
+    kube_io::{
+        jobs::job_views,
+        read::{ReadError, Reader},
+    },
     reconcile::{Context, ReconcileError, carry_out},
 };
 
-/// Observes, decides and carries out.
+/// Glances at what watches have shown. Where that leaves something to be done: observes, decides and carries out.
 ///
 /// # Errors
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<Profile>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe_profile(&context, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
-    let Some(Observed { object, world, pods }) = observed else { return Ok(Action::await_change()) };
-    let plan = decide::decide(&world);
-    let action = carry_out(&context, &object, object.status.as_ref(), plan).await?;
-    for job in acknowledged(&world) {
-        context.leadership.check().map_err(ReconcileError::Leadership)?;
-        observe::acknowledge(&context.http, &pods, job).await;
+    if let Some((action, glanced)) = glance(&object, &context).await {
+        acknowledge(&context, &glanced).await?;
+        return Ok(action);
     }
+    let observed = observe_profile(&context, &context.reader, (&namespace, &object.name_any())).await;
+    let Some(observed) = observed.map_err(ReconcileError::Observe)? else { return Ok(Action::await_change()) };
+    let plan = decide::decide(&observed.world);
+    let action = carry_out(&context, &observed.object, observed.object.status.as_ref(), plan).await?;
+    acknowledge(&context, &observed).await?;
     Ok(action)
+}
+
+/// When to look again, if caches show that there is nothing to do; and what they show.
+async fn glance(object: &Profile, context: &Context) -> Option<(Action, Observed)> {
+    let (reader, namespace) = (context.glance()?, object.namespace().unwrap_or_default());
+    let observed = observe_profile(context, &reader, (&namespace, &object.name_any())).await.ok()??;
+    let plan = decide::decide(&observed.world);
+    let is_at_rest = context.is_at_rest(&observed.object, observed.object.status.as_ref(), &plan);
+    is_at_rest.then(|| (Action::requeue(plan.requeue), observed))
+}
+
+/// Tells Jobs that their rows are recorded.
+async fn acknowledge(context: &Context, observed: &Observed) -> Result<(), ReconcileError> {
+    for job in acknowledged(&observed.world) {
+        context.leadership.check().map_err(ReconcileError::Leadership)?;
+        observe::acknowledge(&context.http, &observed.pods, job).await;
+    }
+    Ok(())
 }
 
 struct Observed {
@@ -42,8 +64,11 @@ struct Observed {
     pods: Vec<Pod>,
 }
 
-async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
-    let reader = &context.reader;
+async fn observe_profile(
+    context: &Context,
+    reader: &Reader,
+    (namespace, name): (&str, &str),
+) -> Result<Option<Observed>, ReadError> {
     let Some(object) = reader.get::<Profile>(namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);

@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::observe;
 use crate::{
-    kube_io::apply,
+    kube_io::apply::{self, Target},
     reconcile::{Context, ReconcileError, key},
 };
 
@@ -42,7 +42,9 @@ async fn carry_out(
     let recorded = (status != world.record).then(|| Child::ConfigMap(Box::new(decide::record_object(world, &status))));
     let apply = async |child: &Child| {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        let applied = apply::apply(&context.client, &world.namespace, child).await;
+        let Context { client, applied, .. } = context;
+        let target = Target { client, applied, glanced: None, namespace: &world.namespace };
+        let applied = apply::apply(target, child).await;
         if let Err(error) = &applied {
             // A quota or an admission policy: people look at the claim, not at our log.
             let note = Note::warning(Reason::ApplyFailed, chain(error));
@@ -63,7 +65,8 @@ async fn carry_out(
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        apply::remove(&context.client, &world.namespace, removal).await.map_err(ReconcileError::Apply)?;
+        let removed = apply::remove(&context.client, &context.applied, &world.namespace, removal).await;
+        removed.map_err(ReconcileError::Apply)?;
     }
     told?;
     context.failures.forget(&key(claim));

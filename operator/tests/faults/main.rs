@@ -19,6 +19,7 @@ mod server;
 mod stories;
 mod story;
 mod users;
+mod watched;
 mod watches;
 mod world;
 
@@ -93,6 +94,14 @@ async fn an_agent_that_asks_again_for_what_is_swept_at_any_moment_serves_it() {
 #[tokio::test]
 async fn a_canary_takes_over_and_a_slower_one_is_rolled_back() {
     told(stories::canary()).await;
+}
+
+#[tokio::test]
+async fn an_operator_that_glances_at_old_caches_tells_the_same_stories() {
+    told(stories::blue_green().watched()).await;
+    told(stories::canary().watched()).await;
+    told(stories::elsewhere().watched()).await;
+    told(stories::asking().watched()).await;
 }
 
 #[tokio::test]
@@ -222,6 +231,8 @@ async fn assert_unharmed(story: Story, least_plans: usize) {
 #[case::of_another_release(stories::releases(), 500)]
 #[case::beside_a_later_version(stories::tomorrow(), 500)]
 #[case::of_a_move_elsewhere(stories::elsewhere(), 700)]
+#[case::of_an_operator_that_watches(stories::blue_green().watched(), 500)]
+#[case::of_a_canary_that_is_glanced_at(stories::canary().watched(), 500)]
 #[tokio::test]
 #[ignore = "takes minutes: make test-faults"]
 async fn no_fault_changes_what_becomes_of_an_agent(#[case] story: Story, #[case] least_plans: usize) {

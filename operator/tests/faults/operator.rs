@@ -1,6 +1,9 @@
 //! The operator under test: its own reconciliations, one after the other, as a process that can end.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    sync::{Arc, OnceLock},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -9,22 +12,27 @@ use serde::de::DeserializeOwned;
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_operator::{
     agent_deployment, engine,
-    kube_io::{events::EventRecorder, neighbours::Neighbours, read::Reader},
+    evidence::Pods,
+    kube_io::{applied::Applied, events::EventRecorder, neighbours::Neighbours, read::Reader},
     leader::{Candidate, Election, Leadership, fence::fenced},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, Outside},
     profile,
     reconcile::{Context, caught},
     store,
+    turns::Turns,
 };
 use slipway_operator_core::{notifications::decide::Policy, settings::Settings};
 use slipway_vocabulary::failure::chain;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{
-    ApiServer,
-    kinds::{AGENT_DEPLOYMENTS, CLAIMS, ENGINES, Kind, PROFILES},
+use crate::{
+    api::{
+        ApiServer,
+        kinds::{AGENT_DEPLOYMENTS, CLAIMS, ENGINES, Kind, PROFILES},
+    },
+    watched::Watched,
 };
 
 thread_local! {
@@ -49,6 +57,8 @@ pub fn pass(seconds: i64) {
 /// A process of the operator's.
 pub struct Operator {
     context: Arc<Context>,
+    /// What its looks begin with a glance at, if they do.
+    watched: Option<RefCell<Watched>>,
     lease: JoinHandle<()>,
 }
 
@@ -83,30 +93,43 @@ impl Operator {
         let notifier = Notifier::new(&settings.notifications, metrics.clone(), Policy::default(), outside).unwrap();
         let reporter = Reporter { controller: "slipway".to_owned(), instance: Some("one".to_owned()) };
         let writer = fenced(client.clone(), leadership.clone());
+        let http = reqwest::Client::builder().proxy(reqwest::Proxy::http(pods).unwrap()).tls_certs_only([]).build();
+        let http = http.unwrap();
         let context = Context {
             recorder: EventRecorder::new(writer.clone(), reporter),
             reader: Reader::new(client),
             client: writer,
-            http: reqwest::Client::builder()
-                .proxy(reqwest::Proxy::http(pods).unwrap())
-                .tls_certs_only([])
-                .build()
-                .unwrap(),
+            pods: Pods::new(http.clone()),
+            http,
             prometheus: None,
             settings: settings.clone(),
             leadership,
             notifier,
             metrics,
             neighbours: Neighbours::default(),
+            glanced_neighbours: Neighbours::default(),
+            applied: Applied::default(),
+            turns: Turns::default(),
+            caches: OnceLock::new(),
             failures: FailureCounts::default(),
             clock: now,
         };
-        Self { context: Arc::new(context), lease }
+        Self { context: Arc::new(context), watched: None, lease }
+    }
+
+    /// Has its looks begin with a glance at what watches have shown.
+    #[must_use]
+    pub fn watching(mut self, server: &ApiServer) -> Self {
+        let watched = Watched::begin(&server.state().store);
+        self.context.glance_at(watched.caches.clone());
+        self.watched = Some(RefCell::new(watched));
+        self
     }
 
     /// What it knows of a namespace is old: its own clock for that does not follow the test's.
     pub fn forget(&self, namespace: &str) {
         self.context.neighbours.forget(namespace);
+        self.context.glanced_neighbours.forget(namespace);
     }
 
     /// What its controllers work with.
@@ -121,6 +144,9 @@ impl Operator {
 
     /// Reconciles everything that there is, once.
     pub async fn look(&self, server: &ApiServer) -> Looked {
+        if let Some(watched) = &self.watched {
+            watched.borrow_mut().go_on(&server.state().store);
+        }
         let crash = server.state().faults.crash.clone();
         tokio::select! {
             biased;
@@ -132,7 +158,8 @@ impl Operator {
     async fn reconcile_all(&self, server: &ApiServer) -> Vec<String> {
         let mut failures = Vec::new();
         for object in objects::<AgentDeployment>(server, AGENT_DEPLOYMENTS) {
-            let reconciliation = agent_deployment::reconcile::reconcile(object, self.context.clone());
+            let reconciliation =
+                agent_deployment::reconcile::reconcile(object, self.context.clone(), CancellationToken::new());
             failures.extend(caught(reconciliation).await.err());
         }
         for object in objects::<Engine>(server, ENGINES) {

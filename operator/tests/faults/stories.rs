@@ -51,6 +51,16 @@ impl Story {
         Self { leaves: Some([&[NAME, NAME], more].concat()), ..self }
     }
 
+    /// The same by an operator that glances at what watches have shown.
+    pub fn watched(mut self) -> Self {
+        self.acts.insert(0, Act::Watch);
+        self.stages.insert(0, "");
+        self.from += 1;
+        self.says.iter_mut().for_each(|(act, _)| *act += 1);
+        self.quiet.iter_mut().for_each(|act| *act += 1);
+        self
+    }
+
     /// What of the story as it was told must not be, or must be and is not.
     pub fn unmet(&self, told: &[Played]) -> Vec<String> {
         let mut unmet: Vec<String> = told.iter().flat_map(|played| played.violations.clone()).collect();
@@ -211,5 +221,5 @@ pub fn models() -> Story {
 /// All of them.
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
-    short.into_iter().chain([elsewhere(), retention(), canary(), models(), asking()]).collect()
+    short.into_iter().chain([elsewhere(), retention(), canary(), models(), asking(), canary().watched()]).collect()
 }

@@ -47,6 +47,8 @@ pub enum Act {
     Release(&'static str),
     /// Leaves objects that only a later version can read.
     Tomorrow,
+    /// Has the operator look at caches first, which are as old as the look before.
+    Watch,
 }
 
 /// Everything between two acts.
@@ -61,6 +63,8 @@ pub struct Scene {
     pub retention: Option<i64>,
     /// The operator's release.
     pub release: &'static str,
+    /// Whether the operator glances at what watches have shown.
+    pub is_watching: bool,
     /// A defect of the operator's.
     pub bug: Option<Bug>,
 }
@@ -126,7 +130,7 @@ impl Scene {
     pub fn first(bug: Option<Bug>) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (store, users, were_ready) = (Store::default(), Users::default(), BTreeSet::new());
-        Self { store, now, were_ready, users, retention: None, release: "1", bug }
+        Self { store, now, were_ready, users, retention: None, release: "1", is_watching: false, bug }
     }
 
     /// Plays an act by an operator that has just started, until everything has come to rest.
@@ -135,6 +139,7 @@ impl Scene {
         match act {
             Act::Retain(seconds) => scene.retention = Some(*seconds),
             Act::Release(release) => scene.release = release,
+            Act::Watch => scene.is_watching = true,
             _ => {}
         }
         let mut world = World::of(&scene, None).await;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use slipway_operator::controllers::{run_agent_deployments, run_engines, run_profiles, run_stores};
+use serde_json::json;
+use slipway_operator::controllers;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,12 +43,7 @@ async fn tell(plan: Option<Plan>) -> Told {
     let mut world = World::of(&Scene::first(None), plan).await;
     let stop = CancellationToken::new();
     let context = world.operator.context();
-    let controllers = [
-        tokio::spawn(run_agent_deployments(context.clone(), stop.clone())),
-        tokio::spawn(run_engines(context.clone(), stop.clone())),
-        tokio::spawn(run_profiles(context.clone(), stop.clone())),
-        tokio::spawn(run_stores(context, stop.clone())),
-    ];
+    let running = tokio::spawn(controllers::run(context, stop.clone()));
     // Each with the seconds in which nothing more may happen then.
     let acts: [(Act, IsDone, i64); 3] =
         [(Act::Create, serves, 5), (prompt("Think."), serves, 5), (Act::Delete, is_gone, 60)];
@@ -65,9 +61,7 @@ async fn tell(plan: Option<Plan>) -> Told {
         }
     }
     stop.cancel();
-    for controller in controllers {
-        controller.await.unwrap();
-    }
+    running.await.unwrap();
     let (events, has_struck) = {
         let state = world.server.state();
         (state.faults.events, state.faults.has_struck)
@@ -141,4 +135,45 @@ async fn no_watch_that_breaks_changes_what_becomes_of_an_agent() {
     }
     println!("watches: {plans} plans, {slowest} s at most");
     assert!(wrong.is_empty(), "{} of {plans} plans:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Looks at AgentDeployments until now.
+fn looks(world: &World) -> usize {
+    let metrics = world.operator.context().metrics.encode();
+    let of_agents = |line: &&str| line.contains("reconciliations_total{kind=\"AgentDeployment\"");
+    let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
+    metrics.lines().filter(of_agents).filter_map(count).sum()
+}
+
+/// Its objective is looked at every half minute: by the API server's requests that would be more than a thousand.
+#[tokio::test(start_paused = true)]
+async fn an_agent_at_rest_is_looked_at_for_the_price_of_a_few_lists() {
+    let mut world = World::of(&Scene::first(None), None).await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(controllers::run(world.operator.context(), stop.clone()));
+    let objective = json!({"name": "answer", "metric": "AgentRunLatency", "percentile": "p95", "max": "5s"});
+    for act in [Act::Create, Act::Edit(json!({"slo": {"objectives": [objective]}}))] {
+        world.act(&act);
+        world.server.wake();
+        assert!(until(&mut world, serves).await < PATIENCE);
+    }
+    let (settles, rests) = (120, 1_200);
+    for _ in 0..settles {
+        second(&mut world).await;
+    }
+    let requests = |world: &World| world.server.state().faults.requests.clone();
+    let (before, looked) = (requests(&world).len(), looks(&world));
+    for _ in 0..rests {
+        second(&mut world).await;
+    }
+    stop.cancel();
+    running.await.unwrap();
+    let asked = requests(&world).split_off(before);
+    let looked = looks(&world) - looked;
+    assert!(looked >= rests / 40, "only {looked} looks in {rests} s");
+    let writes = asked.iter().filter(|is_write| **is_write).count();
+    println!("at rest: {} requests, of them {writes} writes, in {rests} s", asked.len());
+    // Fourteen kinds are listed four times, and what kinds there are is asked for: none of that grows with agents.
+    assert!(asked.len() < 200 && writes < 10, "{} requests, of them {writes} writes, in twenty minutes", asked.len());
+    assert_eq!(world.violations, Vec::<String>::new());
 }

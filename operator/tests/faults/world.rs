@@ -52,6 +52,7 @@ pub struct World {
     settings: Arc<Settings>,
     retention: Option<i64>,
     release: &'static str,
+    is_watching: bool,
     pub operator: Operator,
     pods: String,
     users: Users,
@@ -72,6 +73,11 @@ fn settings(retention: Option<i64>, release: &str) -> Arc<Settings> {
     Arc::new(settings)
 }
 
+async fn start(server: &ApiServer, (settings, is_watching): (&Arc<Settings>, bool), pods: &str) -> Operator {
+    let operator = Operator::start(server, settings, pods).await;
+    if is_watching { operator.watching(server) } else { operator }
+}
+
 impl World {
     /// The scene, with an operator that has just started.
     pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
@@ -82,7 +88,8 @@ impl World {
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
         server.state().bug = scene.bug;
-        let operator = Operator::start(&server, &settings, &pods).await;
+        let is_watching = scene.is_watching;
+        let operator = start(&server, (&settings, is_watching), &pods).await;
         server.state().faults.plan = plan;
         let (were_ready, old) = (scene.were_ready.clone(), scene.store.changes.len());
         let (failures, violations, rounds) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,6 +98,7 @@ impl World {
             settings,
             retention,
             release,
+            is_watching,
             operator,
             pods,
             users,
@@ -121,8 +129,8 @@ impl World {
             (state.store.clone(), state.bug)
         };
         let (were_ready, users) = (self.were_ready.clone(), self.users.fork());
-        let (retention, release) = (self.retention, self.release);
-        Scene { store, now: operator::now(), were_ready, users, retention, release, bug }
+        let (retention, release, is_watching) = (self.retention, self.release, self.is_watching);
+        Scene { store, now: operator::now(), were_ready, users, retention, release, is_watching, bug }
     }
 
     fn commits(&self) -> Commits {
@@ -148,7 +156,7 @@ impl World {
             Act::Quota(quota) => self.limit(*quota),
             Act::Tomorrow => later::leave(&mut self.server.state().store),
             // The operator has started with it.
-            Act::Retain(_) | Act::Release(_) => {}
+            Act::Retain(_) | Act::Release(_) | Act::Watch => {}
         }
     }
 
@@ -257,7 +265,7 @@ impl World {
         let looked = self.look().await;
         let is_refused = self.is_refused_again(&looked);
         if looked == Looked::Crashed {
-            self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
+            self.operator = start(&self.server, (&self.settings, self.is_watching), &self.pods).await;
         }
         self.check();
         let is_moving = cluster::step(&mut self.server.state());
@@ -293,7 +301,7 @@ impl World {
         // Nobody waits for the claim to expire but the other one.
         tokio::time::pause();
         let server = self.server.seen_by("two");
-        let other = Operator::start(&server, &self.settings, &self.pods).await;
+        let other = start(&server, (&self.settings, self.is_watching), &self.pods).await;
         tokio::time::resume();
         self.server.state().faults.deposed = Some(self.server.asked_by);
         let looked = other.look(&server).await;

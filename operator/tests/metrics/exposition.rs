@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use kube::{
-    Resource, ResourceExt,
-    runtime::{
-        reflector::{self, Store},
-        watcher::Event,
-    },
-};
+use kube::{ResourceExt, runtime::watcher::Event};
 use pretty_assertions::assert_eq;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use slipway_crds::store::StoreRecord;
-use slipway_operator::metrics::Metrics;
+use slipway_operator::{
+    kube_io::cache::{Cache, Kept, Stripped, cache},
+    metrics::Metrics,
+};
 
 use super::read;
 
@@ -28,28 +25,28 @@ fn cluster() -> Value {
 }
 
 /// The objects of a kind, as a watch shows them; afterwards those that `is_gone` names are deleted.
-fn store<K>(kind: &str, is_gone: fn(&str) -> bool) -> Store<K>
+fn shown<K>(kind: &str, is_gone: fn(&str) -> bool) -> Cache<K>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + 'static,
+    K: Kept + Stripped + DeserializeOwned,
 {
-    let (store, mut writer) = reflector::store();
+    let (shown, mut writer) = cache();
     let objects: Vec<K> = serde_json::from_value(cluster()[kind].take()).unwrap();
     for object in objects {
-        writer.apply_watcher_event(&Event::Apply(object.clone()));
+        writer.take(Event::Apply(object.clone()));
         if is_gone(&object.name_any()) {
-            writer.apply_watcher_event(&Event::Delete(object));
+            writer.take(Event::Delete(object));
         }
     }
-    store
+    shown
 }
 
 fn exported(is_gone: fn(&str) -> bool) -> Metrics {
     let metrics = Metrics::new();
-    metrics.show(store("agents", is_gone));
-    metrics.show_engines(store("engines", is_gone));
-    metrics.show_profiles(store("profiles", is_gone));
-    metrics.show_jobs(store("jobs", is_gone));
-    metrics.show_stores(store("claims", is_gone));
+    metrics.show(shown("agents", is_gone));
+    metrics.show_engines(shown("engines", is_gone));
+    metrics.show_profiles(shown("profiles", is_gone));
+    metrics.show_jobs(shown("jobs", is_gone));
+    metrics.show_stores(shown("claims", is_gone));
     let record: StoreRecord = serde_json::from_value(cluster()["store"].take()).unwrap();
     metrics.store_recorded("team", &record);
     metrics

@@ -82,14 +82,14 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
-/// The claim of the artifact store. Where another server has the model there is nothing to keep, unless an engine still
-/// serves.
+/// The claim of the artifact store, where it is missing: one that is there is left alone. Where another server has the
+/// model there is nothing to keep, unless an engine still serves.
 fn store(world: &World) -> Option<Child> {
     let canary = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
     let mut serving = world.stable().into_iter().chain(canary).filter_map(|hash| world.revision(hash));
     let is_needed = world.spec.checkpoint().is_some() || serving.any(|known| known.plan.served.artifact().is_some());
     let claim = || artifact_store::claim(&world.namespace, &world.settings.store);
-    is_needed.then(|| Child::PersistentVolumeClaim(Box::new(claim())))
+    (is_needed && world.store_bound.is_none()).then(|| Child::PersistentVolumeClaim(Box::new(claim())))
 }
 
 /// Whether pods that ask a server elsewhere are not ready yet. No watch reports why.

@@ -11,6 +11,7 @@ pub mod defaults;
 pub mod engine_users;
 pub mod engines;
 mod facts;
+pub mod figures;
 mod job_step;
 mod judge_config;
 mod metadata;

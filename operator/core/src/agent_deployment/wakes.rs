@@ -1,6 +1,8 @@
-//! Which AgentDeployments an event of a shared object concerns: those that have it in their status. Pure.
+//! What AgentDeployments share with others of their namespace: whose events concern them. Pure.
 //!
 //! A decision records an object in the status before it creates it, so an object that no status names concerns nobody.
+
+use std::fmt;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -8,29 +10,50 @@ use slipway_crds::{labels, v1alpha1::AgentDeploymentStatus};
 
 use crate::jobs::attempts::job_of;
 
-/// Whether a Job is the AgentDeployment's own, one that it shares, or one that fetches what it waits for.
-pub fn is_concerned_by_job(name: &str, status: Option<&AgentDeploymentStatus>, job: &Job) -> bool {
-    let of = job.labels().get(labels::AGENT_DEPLOYMENT);
-    of.is_some_and(|of| of == name) || status.is_some_and(|status| has_attempt(status, job) || waits_for(status, job))
+/// Something that several AgentDeployments of a namespace may wait for or use. Its text has one line.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interest {
+    /// A Job, by name.
+    Job(String),
+    /// What a Job fetches, by the digest of its source.
+    Content(String),
+    /// An Engine, by name.
+    Engine(String),
+    /// The claim of the store.
+    Store,
 }
 
-/// Whether an Engine is under consideration, or selected.
-pub fn is_concerned_by_engine(status: Option<&AgentDeploymentStatus>, engine: &str) -> bool {
-    status.is_some_and(|status| {
-        let is_selected =
-            status.selected.as_ref().is_some_and(|selected| selected.engine().is_some_and(|of| of == engine));
-        is_selected || status.engines.iter().any(|choice| choice.name == engine)
-    })
+impl fmt::Display for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(name) => write!(f, "job/{name}"),
+            Self::Content(digest) => write!(f, "content/{digest}"),
+            Self::Engine(name) => write!(f, "engine/{name}"),
+            Self::Store => f.write_str("store"),
+        }
+    }
 }
 
-fn has_attempt(status: &AgentDeploymentStatus, job: &Job) -> bool {
-    status.jobs.iter().any(|attempt| job_of(attempt) == job.name_any())
+/// What an AgentDeployment with this status is concerned by. It is its Jobs, those that it shares, and Engines that are
+/// considered or selected. Until it is fetched, it is the model, and before anything serves, the store.
+pub fn interests(status: &AgentDeploymentStatus) -> Vec<Interest> {
+    let jobs = status.jobs.iter().map(|attempt| Interest::Job(job_of(attempt)));
+    let model = status.model.iter().filter(|model| !model.fetched);
+    let content = model.map(|model| Interest::Content(model.source_digest.clone()));
+    let selected = status.selected.iter().filter_map(|selected| selected.engine());
+    let engines = selected.chain(status.engines.iter().map(|choice| &choice.name));
+    let engines = engines.map(|name| Interest::Engine(name.clone()));
+    let store = status.rollout.is_none().then_some(Interest::Store);
+    let mut all: Vec<Interest> = jobs.chain(content).chain(engines).chain(store).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
-fn waits_for(status: &AgentDeploymentStatus, job: &Job) -> bool {
-    let content = job.annotations().get(labels::FETCH_CONTENT);
-    let model = status.model.as_ref().filter(|model| !model.fetched);
-    content.is_some_and(|content| model.is_some_and(|model| model.source_digest == *content))
+/// Who is concerned by a Job beside the AgentDeployment that it is labelled with.
+pub fn of_job(job: &Job) -> Vec<Interest> {
+    let content = job.annotations().get(labels::FETCH_CONTENT).cloned();
+    [Interest::Job(job.name_any())].into_iter().chain(content.map(Interest::Content)).collect()
 }
 
 #[cfg(test)]
@@ -78,15 +101,21 @@ mod tests {
         }
     }
 
-    fn woken_by(job: &Job) -> Vec<&'static str> {
+    fn concerned(by: &[Interest]) -> Vec<&'static str> {
         let agents = agents().into_iter();
-        agents.filter(|(name, status)| is_concerned_by_job(name, Some(status), job)).map(|(name, _)| name).collect()
+        let is_concerned =
+            |status: &AgentDeploymentStatus| interests(status).iter().any(|interest| by.contains(interest));
+        agents.filter(|(_, status)| is_concerned(status)).map(|(name, _)| name).collect()
+    }
+
+    fn woken_by(job: &Job) -> Vec<&'static str> {
+        concerned(&of_job(job))
     }
 
     #[test]
-    fn a_job_wakes_its_owner_and_those_who_share_it() {
+    fn a_job_wakes_those_who_share_it() {
         let resolve = job("resolve-1f-1", Some((labels::AGENT_DEPLOYMENT, "new")), None);
-        assert_eq!(woken_by(&resolve), ["new"]);
+        assert_eq!(woken_by(&resolve), Vec::<&str>::new(), "it is labelled with its owner");
         let build = job("build-1f-1", Some((labels::ENGINE, "engine-1")), None);
         assert_eq!(
             woken_by(&build),
@@ -101,20 +130,23 @@ mod tests {
 
     #[test]
     fn an_engine_wakes_those_who_consider_or_serve_it() {
-        let woken = |engine: &str| {
-            let agents = agents().into_iter();
-            let concerned = agents.filter(|(_, status)| is_concerned_by_engine(Some(status), engine));
-            concerned.map(|(name, _)| name).collect::<Vec<_>>()
-        };
+        let woken = |engine: &str| concerned(&[Interest::Engine(engine.to_owned())]);
         assert_eq!(woken("engine-1"), ["choosing", "serving"]);
         assert_eq!(woken("engine-2"), Vec::<&str>::new());
     }
 
     #[test]
-    fn without_a_status_only_the_label_tells() {
-        let resolve = job("resolve-1f-1", Some((labels::AGENT_DEPLOYMENT, "new")), None);
-        assert!(is_concerned_by_job("new", None, &resolve));
-        assert!(!is_concerned_by_job("other", None, &resolve));
-        assert!(!is_concerned_by_engine(None, "engine-1"));
+    fn the_store_wakes_those_of_which_nothing_serves() {
+        let mut serves = AgentDeploymentStatus::default();
+        assert_eq!(interests(&serves), [Interest::Store]);
+        serves.rollout = Some(serde_norway::from_str("{stable: 7c1f9a2b3d}").expect("a rollout"));
+        assert_eq!(interests(&serves), []);
+    }
+
+    #[test]
+    fn an_interest_is_found_by_its_text() {
+        let of = |text: &str| text.to_owned();
+        let all = [Interest::Job(of("a")), Interest::Content(of("b")), Interest::Engine(of("c")), Interest::Store];
+        assert_eq!(all.map(|interest| interest.to_string()), ["job/a", "content/b", "engine/c", "store"]);
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     agent_deployment::{
         commands::{Annotated, Commands},
         monitoring::{
+            counted::BrokenGpu,
             drift::{LivePod, MemoryView},
             judged_runs::BudgetsView,
             load::ObservedLoad,
@@ -69,6 +70,8 @@ pub struct World {
     pub campaigns: Vec<OwnedObject>,
     /// What the serving pods counted.
     pub observed: ObservedObjectives,
+    /// Whether each of them had a turn. What some of them counted would be other figures a moment later.
+    pub are_all_heard: bool,
     /// What the pods with traffic carry.
     pub load: ObservedLoad,
     /// Pods of stable that answered; empty while a rollout compares it with a canary.
@@ -341,6 +344,10 @@ pub struct PodEvidence {
     pub pod: String,
     /// What it counted; absent if it did not answer.
     pub evidence: Option<Evidence>,
+    /// Whether it was asked. Where the operator had no turn for it, its silence says nothing.
+    pub was_asked: bool,
+    /// The errors of hardware that its GPUs have raised, in whatever window.
+    pub broken: Vec<BrokenGpu>,
     /// Whether the cluster or the operator ends it: it finishes its runs, and its end is not harm.
     pub is_leaving: bool,
     /// Its node, once it has one.

@@ -99,6 +99,7 @@ fn world(object: &AgentDeployment) -> World {
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
+        are_all_heard: true,
         load: ObservedLoad::default(),
         live: Vec::new(),
         memory: MemoryView::Absent,

@@ -1,6 +1,10 @@
 //! What is needed to tell drift: the pods of stable, and what was remembered of them. Pure: what was listed is at hand.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -17,12 +21,28 @@ use slipway_operator_core::{
 };
 use slipway_vocabulary::failure::chain;
 
-/// Whether a block is over that is not remembered. Whatever a pod keeps is copied only then.
-pub fn is_due(memory: &MemoryView, now: Timestamp) -> bool {
-    match memory {
-        MemoryView::Read(memory) => memory.counted_to < block_end(now),
-        MemoryView::Absent | MemoryView::Unreadable { .. } => true,
+use crate::evidence::Windows;
+
+/// Blocks end for all agents at once. Each counts its own within so many seconds after that: a block's.
+const SPREAD_SECONDS: u64 = 600;
+
+/// What is to be read of the pods, once a block is over that is not remembered. Whatever a pod keeps is copied only
+/// then, and of what was read before nothing.
+pub fn unread(memory: &MemoryView, agent: (&str, &str), now: Timestamp) -> Option<Windows> {
+    let MemoryView::Read(memory) = memory else { return Some(Windows::after(0)) };
+    let own = Duration::from_secs(spread(agent));
+    if memory.counted_to >= block_end(now - own) {
+        return None;
     }
+    // A pod is remembered with the start of its process. The next process may have begun in the last window.
+    let read = memory.read.iter().filter_map(|(process, window)| Some((process.split_once('@')?.0, window)));
+    Some(Windows::unread(read.map(|(pod, window)| (pod.to_owned(), window.saturating_sub(1)))))
+}
+
+fn spread((namespace, name): (&str, &str)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (namespace, name).hash(&mut hasher);
+    hasher.finish() % SPREAD_SECONDS
 }
 
 /// The pods that answered, each with the images that run in it.
@@ -49,6 +69,12 @@ pub fn memory(config_maps: &[ConfigMap], agent_deployment: &str) -> MemoryView {
         Ok(memory) => MemoryView::Read(Box::new(memory)),
         Err(error) => MemoryView::Unreadable { problem: chain(&error) },
     }
+}
+
+/// The version of the memory that is at hand; none where there is no memory.
+pub fn memory_version(config_maps: &[ConfigMap], agent_deployment: &str) -> Option<String> {
+    let name = object_name(agent_deployment);
+    config_maps.iter().find(|object| object.name_any() == name)?.resource_version()
 }
 
 #[cfg(test)]
@@ -89,11 +115,26 @@ mod tests {
 
     #[test]
     fn pods_are_read_once_a_block_is_over_that_is_not_remembered() {
-        let remembered = Memory { counted_to: 1_200, ..Memory::begin("7c1f9a2b3d", BTreeMap::new(), 600) };
-        let is_due = |memory: MemoryView, second| is_due(&memory, Timestamp::from_second(second).expect("a time"));
+        let read = BTreeMap::from([("a@t".to_owned(), 118), ("b@t".to_owned(), 100), ("b@u".to_owned(), 119)]);
+        let remembered = Memory { counted_to: 1_200, read, ..Memory::begin("7c1f9a2b3d", BTreeMap::new(), 600) };
+        let agent = ("team", "support");
+        let unread = |memory: &MemoryView, second: u64| {
+            let now = Timestamp::from_second(i64::try_from(second).expect("a time")).expect("a time");
+            super::unread(memory, agent, now)
+        };
         let read = MemoryView::Read(Box::new(remembered));
-        let due = [is_due(read.clone(), 1_300), is_due(read.clone(), 1_799), is_due(read, 1_805)];
-        assert_eq!((due, is_due(MemoryView::Absent, 1_300)), ([false, false, true], true));
+        let own = 1_802 + spread(agent);
+        let since = Windows::unread([("a".to_owned(), 117), ("b".to_owned(), 118)]);
+        assert_eq!([1_300, 1_799, own - 1, own].map(|at| unread(&read, at)), [None, None, None, Some(since)]);
+        assert_eq!(unread(&MemoryView::Absent, 1_300), Some(Windows::after(0)));
+    }
+
+    #[test]
+    fn agents_count_their_blocks_one_after_the_other() {
+        let agents = |name: usize| spread(("team", &format!("agent-{name}"))) / 120;
+        let mut minutes = [0; 5];
+        (0..1_000).for_each(|name| minutes[usize::try_from(agents(name)).unwrap()] += 1);
+        assert!(minutes.iter().all(|agents| (150..250).contains(agents)), "{minutes:?}");
     }
 
     #[test]
@@ -114,10 +155,19 @@ mod tests {
             serde_json::from_value(json!({"revision": "a", "pod": "support-a-1", "startedAt": "t", "windows": []}))
                 .expect("evidence");
         let asked = [
-            PodEvidence { pod: "support-a-0".to_owned(), evidence: None, is_leaving: false, node: None },
+            PodEvidence {
+                pod: "support-a-0".to_owned(),
+                evidence: None,
+                was_asked: true,
+                broken: Vec::new(),
+                is_leaving: false,
+                node: None,
+            },
             PodEvidence {
                 pod: "support-a-1".to_owned(),
                 evidence: Some(evidence.clone()),
+                was_asked: true,
+                broken: Vec::new(),
                 is_leaving: false,
                 node: None,
             },

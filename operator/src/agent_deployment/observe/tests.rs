@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
 use slipway_operator_core::agent_deployment::world::Unscheduled;
 
-use super::{judged_pods, serving_view};
+use super::{Asked, Asking, Heard, Keep, Question, Timestamp, Windows, asked_pods, judged_pods, serving_view};
 
 fn labels(revision: &str) -> Value {
     json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})
@@ -62,7 +62,7 @@ fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
         pod("a", None, Some("2026-01-01T12:03:00Z")),
         pod("b", None, Some("2026-01-01T12:00:00Z")),
     ];
-    let (_, view) = serving_view(&deployment, &pods, &BTreeMap::new()).expect("it has a revision");
+    let (_, view) = serving_view(&deployment, &pods).expect("it has a revision");
     let longest = Unscheduled {
         since: "2026-01-01T12:03:00Z".parse().expect("a time"),
         message: "no node at 2026-01-01T12:03:00Z".to_owned(),
@@ -78,6 +78,33 @@ fn a_deployment_whose_pods_a_quota_refuses_says_so_in_the_words_of_the_api_serve
     let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 1, "selector": {}, "template": {}},
         "status": {"conditions": [condition]}});
     let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
-    let (_, view) = serving_view(&deployment, &[], &BTreeMap::new()).expect("a revision's");
+    let (_, view) = serving_view(&deployment, &[]).expect("a revision's");
     assert_eq!(view.failure, Some(format!("the API server refuses its pods: {refused}")));
+}
+
+/// Under a turn nobody is asked again, so what does not answer the question of the moment is of no use.
+#[test]
+fn what_pods_have_said_is_taken_only_if_they_would_be_asked_the_same() {
+    let spec =
+        json!({"model": {"uri": "http://models/a"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
+    let keep = Keep::of(&serde_json::from_value(spec).expect("a spec"));
+    let question = |after: u64| {
+        let (windows, keep) = (Some(Windows::after(after)), keep.clone());
+        Question { namespace: "team", windows, keep, has_canary: true }
+    };
+    let of = |address: &str| {
+        let mut pod = pod("a", Some("node"), None);
+        pod.status.as_mut().expect("a status").pod_ip = Some(address.to_owned());
+        asked_pods(&[pod])
+    };
+    let asking = |after: u64, address: &str, unready: &[&str]| {
+        let unready = unready.iter().map(|address| ("a".to_owned(), (*address).to_owned()));
+        Asking { question: question(after), pods: of(address), unready: unready.collect() }
+    };
+    let (now, asked) = (Timestamp::UNIX_EPOCH, Asked::default());
+    let heard = Heard { now, asking: asking(7, "10.0.0.7", &[]), asked, unready: BTreeMap::new() };
+    assert!(heard.fits(|_| asking(7, "10.0.0.7", &[])));
+    assert!(!heard.fits(|_| asking(8, "10.0.0.7", &[])), "other windows");
+    assert!(!heard.fits(|_| asking(7, "10.0.0.8", &[])), "another pod");
+    assert!(!heard.fits(|_| asking(7, "10.0.0.7", &["10.0.0.9"])), "a pod that waits");
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use slipway_vocabulary::evidence::{Evidence, Metric, WINDOW_SECONDS, window_id};
 
+use super::counted::CountedHour;
+
 /// Windows whose mean is one look at the load: half a minute, for a single window is noise.
 const WINDOWS_OF_A_LOOK: u64 = 3;
 /// Seconds after the end of a window in which a pod has counted it.
@@ -89,6 +91,28 @@ impl ObservedLoad {
                         _ => {}
                     }
                 }
+            }
+        }
+        load
+    }
+
+    /// Adds up what is remembered of pods; a pod that does not answer adds nothing.
+    pub fn of_hours<'a>(pods: impl IntoIterator<Item = Option<&'a CountedHour>>) -> Self {
+        let mut load = Self::default();
+        for pod in pods {
+            load.asked += 1;
+            load.answered += i32::from(pod.is_some());
+            let counting = || pod.into_iter().flat_map(CountedHour::loads);
+            load.reporting += i32::from(counting().next().is_some());
+            load.counting += i32::from(counting().any(|window| window.load.is_some()));
+            for window in counting() {
+                let Some(counted) = &window.load else { continue };
+                let carried = load.windows.entry(window.id).or_default();
+                carried.pods += 1;
+                add(&mut carried.model_request_microseconds, counted.model_request_microseconds);
+                add(&mut carried.run_microseconds, counted.run_microseconds);
+                add(&mut carried.admitted, window.admitted);
+                add(&mut carried.refused, window.refused);
             }
         }
         load

@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod announcements;
 pub mod autoscaling;
 pub mod build;
+pub mod counted;
 pub mod drift;
 pub mod error_budget;
 pub mod judged_runs;

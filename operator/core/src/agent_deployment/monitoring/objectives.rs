@@ -17,12 +17,15 @@ use slipway_crds::{
 };
 use slipway_selection::cost::dollars;
 
+use super::observed_objectives::Counted;
 use crate::agent_deployment::world::World;
 
 /// How long an observation stays before a new figure replaces it, because every figure is a write of the status. It is
 /// replaced at once if the objective is met and was not or the reverse, if the prediction changes, or if observations
 /// span twice as long.
-const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
+const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(15);
+/// The same of a look that counts a block of drift, once in ten minutes: the status is written by it anyway.
+const FIGURE_STANDS_IN_BLOCK: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many objectives traffic has judged so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
     let mut all: Vec<ObjectiveStatus> =
         slo.objectives.iter().map(|objective| latency(world, objective, predicted)).collect();
     if let Some(error_rate) = &slo.error_rate {
-        let counted = world.observed.of_metric(LatencyMetric::AgentRunLatency);
+        let counted = counted(world, LatencyMetric::AgentRunLatency);
         let share = |errors: u64, count: u64| (count > 0).then(|| errors as f64 / count as f64);
         let observed = counted.and_then(|counted| share(counted.errors, counted.count));
         let measured = predicted.and_then(|row| share(whole(row.errors), whole(row.errors) + whole(row.count)));
@@ -185,7 +188,7 @@ fn latency(world: &World, objective: &WrittenObjective, predicted: Option<&Measu
         observed_microseconds: None,
         prediction_error_percent: None,
     };
-    let Some(counted) = world.observed.of_metric(*metric) else {
+    let Some(counted) = counted(world, *metric) else {
         return standing(world, ObjectiveStatus { predicted, latency: Some(numbers), ..entry });
     };
     // An error counts as infinitely slow: the percentile covers everything that finished.
@@ -219,19 +222,28 @@ fn gap_percent(observed: u64, predicted: u64) -> Option<i64> {
     (predicted > 0).then(|| percent.round() as i64)
 }
 
+/// What all pods counted, where all could be asked.
+fn counted(world: &World, metric: LatencyMetric) -> Option<&Counted> {
+    world.observed.of_metric(metric).filter(|_| world.are_all_heard)
+}
+
 /// The entry with its times, or the earlier figure while it stays.
 fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
+    let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
+    if !world.are_all_heard {
+        return before.cloned().unwrap_or(entry);
+    }
     if entry.observed.is_none() {
         return entry;
     }
-    let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
+    let time = if world.live.is_empty() { FIGURE_STANDS } else { FIGURE_STANDS_IN_BLOCK };
     let stands = before.filter(|known| {
         // An earlier operator wrote no numbers: its figure is replaced at once.
         let seconds = known.window_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         known.met == entry.met
             && known.predicted == entry.predicted
             && seconds.is_some_and(|seconds| seconds.saturating_mul(2) > world.observed.window_seconds)
-            && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
+            && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < time)
     });
     if let Some(before) = stands {
         return before.clone();

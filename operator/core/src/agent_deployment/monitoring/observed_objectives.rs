@@ -6,6 +6,8 @@ use slipway_analysis::slo::rate_bounds;
 use slipway_crds::v1alpha1::agent_deployment::{ErrorRateObjective, LatencyMetric, WrittenObjective};
 use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS, window_end};
 
+use super::counted::CountedHour;
+
 /// Confidence with which an objective must be missed before that has consequences: a chance of once in a thousand
 /// hours.
 const SURE: f64 = 0.999;
@@ -31,16 +33,36 @@ pub(super) struct Counted {
 impl ObservedObjectives {
     /// Adds up what pods report.
     pub fn of<'a>(pods: impl IntoIterator<Item = &'a Evidence>) -> Self {
+        let windows = pods.into_iter().flat_map(|pod| &pod.windows);
+        Self::sum(windows.flat_map(|window| {
+            let finished = window.metrics.iter().filter(|metric| metric.count > 0);
+            finished.map(|metric| {
+                let counted = Counted { count: metric.count, errors: metric.errors, values: metric.buckets.clone() };
+                ((window.id, window.id), metric.metric, counted)
+            })
+        }))
+    }
+
+    /// Adds up what is remembered of pods.
+    pub fn of_hours<'a>(pods: impl IntoIterator<Item = &'a CountedHour>) -> Self {
+        let blocks = pods.into_iter().flat_map(CountedHour::blocks);
+        Self::sum(blocks.flat_map(|(first, last, parts)| {
+            parts.into_iter().map(move |part| {
+                let counted = Counted { count: part.count, errors: part.errors, values: part.values };
+                ((first, last), part.metric, counted)
+            })
+        }))
+    }
+
+    fn sum(parts: impl Iterator<Item = ((u64, u64), Metric, Counted)>) -> Self {
         let mut observed = Self::default();
         let mut span: Option<(u64, u64)> = None;
-        for window in pods.into_iter().flat_map(|pod| &pod.windows) {
-            for metric in window.metrics.iter().filter(|metric| metric.count > 0) {
-                let counted = observed.metrics.entry(metric.metric).or_default();
-                counted.count = counted.count.saturating_add(metric.count);
-                counted.errors = counted.errors.saturating_add(metric.errors);
-                counted.values.merge(&metric.buckets);
-                span = Some(span.map_or((window.id, window.id), |(a, b)| (a.min(window.id), b.max(window.id))));
-            }
+        for ((first, last), metric, part) in parts {
+            let counted = observed.metrics.entry(metric).or_default();
+            counted.count = counted.count.saturating_add(part.count);
+            counted.errors = counted.errors.saturating_add(part.errors);
+            counted.values.merge(&part.values);
+            span = Some(span.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
         }
         observed.window_seconds =
             span.map_or(0, |(first, last)| window_end(last).saturating_sub(first.saturating_mul(WINDOW_SECONDS)));

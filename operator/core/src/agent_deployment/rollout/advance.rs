@@ -14,11 +14,12 @@ use slipway_crds::{
 use super::{
     canary::{Canary, LOOK, Next, Turn, from_the_start},
     guardrails::{self, Guarded},
-    judge::{Case, Judged, until_next_window},
+    judge::{Case, Judged},
     keep::{keep, remove_others, settled},
     revision::Target,
     route, steps,
     take_over::{promote, started},
+    windows::until_next_window,
 };
 use crate::{
     agent_deployment::{

@@ -28,9 +28,11 @@ mod route_contest;
 mod route_patience;
 mod steps;
 mod take_over;
+mod windows;
 
 use slipway_crds::v1alpha1::agent_deployment::RolloutStatus;
 
+pub use self::windows::judged_after;
 use self::{
     canary::Turn,
     keep::{keep, remove_others, settled, without_expired},

@@ -49,9 +49,10 @@ impl LeftOut {
     /// The pods whose GPUs have raised an error of hardware at any time.
     pub(super) fn broken(pods: &[PodEvidence]) -> Self {
         let broken = pods.iter().filter_map(|pod| {
-            let windows = &pod.evidence.as_ref()?.windows;
-            let faults: Vec<GpuFault> =
-                windows.iter().flat_map(|window| &window.gpus).filter_map(GpuWindow::broken).take(1).collect();
+            let windows = pod.evidence.iter().flat_map(|evidence| &evidence.windows);
+            let now = windows.flat_map(|window| &window.gpus).filter_map(GpuWindow::broken);
+            let before = pod.broken.iter().map(|broken| broken.fault.clone());
+            let faults: Vec<GpuFault> = before.chain(now).take(1).collect();
             let (pod, node) = (pod.pod.clone(), pod.node.clone());
             (!faults.is_empty()).then_some(AtFault { pod, node, faults })
         });
@@ -102,7 +103,7 @@ impl Counted {
         });
         let counted: Vec<_> = counted.collect();
         let at_fault = counted.iter().filter_map(|(pod, evidence)| {
-            let faults = faults(id, evidence);
+            let faults = faults(id, pod, evidence);
             let (pod, node) = (pod.pod.clone(), pod.node.clone());
             (!faults.is_empty()).then_some(AtFault { pod, node, faults })
         });
@@ -111,11 +112,12 @@ impl Counted {
 }
 
 /// What the pod's GPUs say of a window, after hardware that broke before it: that stays broken.
-fn faults(id: u64, evidence: &Evidence) -> Vec<GpuFault> {
+fn faults(id: u64, pod: &PodEvidence, evidence: &Evidence) -> Vec<GpuFault> {
+    let before = pod.broken.iter().filter(|broken| broken.window < id).map(|broken| broken.fault.clone());
     let until = evidence.windows.iter().take_while(|window| window.id <= id);
     let broken = until.clone().filter(|window| window.id < id).flat_map(|window| &window.gpus);
     let now = until.filter(|window| window.id == id).flat_map(|window| &window.gpus);
-    let faults = broken.filter_map(GpuWindow::broken).chain(now.flat_map(GpuWindow::faults));
+    let faults = before.chain(broken.filter_map(GpuWindow::broken)).chain(now.flat_map(GpuWindow::faults));
     let mut known: Vec<GpuFault> = Vec::new();
     for fault in faults {
         if !known.contains(&fault) {
@@ -132,6 +134,7 @@ mod tests {
     use slipway_vocabulary::{evidence::Window, preflight::Slowdown};
 
     use super::*;
+    use crate::agent_deployment::monitoring::counted::BrokenGpu;
 
     fn pod(name: String, is_at_fault: bool) -> PodEvidence {
         let by = if is_at_fault { Slowdown::PowerBrake } else { Slowdown::PowerCap };
@@ -143,7 +146,8 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".to_owned(),
             windows: vec![Window { id: 7, metrics: Vec::new(), load: None, gpus }],
         };
-        PodEvidence { pod: name, evidence: Some(evidence), is_leaving: false, node: Some("gpu-1".to_owned()) }
+        let (evidence, node) = (Some(evidence), Some("gpu-1".to_owned()));
+        PodEvidence { pod: name, evidence, was_asked: true, broken: Vec::new(), is_leaving: false, node }
     }
 
     fn arm(prefix: &str, at_fault: &[bool]) -> Vec<PodEvidence> {
@@ -186,6 +190,21 @@ mod tests {
             prop_assert_eq!(one.names(), other.names());
             prop_assert_eq!(one.leaves_an_arm_empty(), other.leaves_an_arm_empty());
         }
+    }
+
+    #[test]
+    fn hardware_that_broke_in_a_window_that_is_no_longer_at_hand_is_still_broken() {
+        let broken = vec![BrokenGpu { window: 1, fault: GpuFault::Broken { gpu: 0, code: 79 } }];
+        let canary = PodEvidence { broken, ..pod("canary-0".to_owned(), false) };
+        let stable = arm("stable", &[false]);
+        let of = |id: u64| LeftOut::of(id, &[(Arm::Stable, &stable), (Arm::Canary, std::slice::from_ref(&canary))]);
+        assert_eq!(of(7).names(), ["canary-0"].into());
+        let silent = PodEvidence { evidence: None, ..canary.clone() };
+        assert!(LeftOut::broken(&[silent]).to_string().contains("GPU 0 raised XID 79"));
+        let later = BrokenGpu { window: 8, ..canary.broken[0].clone() };
+        let later = PodEvidence { broken: vec![later], ..canary.clone() };
+        let out = LeftOut::of(7, &[(Arm::Stable, &stable), (Arm::Canary, &[later])]);
+        assert!(out.is_nobody(), "what broke later explains nothing");
     }
 
     #[test]

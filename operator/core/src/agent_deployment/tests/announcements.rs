@@ -189,6 +189,24 @@ fn an_operator_that_takes_over_tells_nothing_again() {
     assert_eq!(successor.news(), Vec::<String>::new());
 }
 
+/// Pods of the same namespace took the turns of some.
+#[test]
+fn what_some_of_the_pods_counted_changes_no_figure() {
+    let mut cluster = with_objective().observing(counted(900));
+    let before = cluster.world.status.slo.clone();
+    assert_eq!(before.iter().map(|entry| entry.met).collect::<Vec<_>>(), [Some(true)]);
+    cluster.heard.clear();
+    for counted in [counted(2_600), ObservedObjectives::default()] {
+        cluster.world.are_all_heard = false;
+        cluster = cluster.observing(counted);
+        let news = cluster.news();
+        assert_eq!((&cluster.world.status.slo, news), (&before, vec![]));
+    }
+    cluster.world.are_all_heard = true;
+    cluster = cluster.observing(counted(2_600));
+    assert_eq!(cluster.world.status.slo.iter().map(|entry| entry.met).collect::<Vec<_>>(), [Some(false)]);
+}
+
 /// Killed after the status was written, before a receiver had answered.
 #[test]
 fn what_an_operator_had_not_delivered_is_told_by_its_successor() {

@@ -20,7 +20,7 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::{RolloutVerdict, Stage};
 
 use super::{
-    cluster::world,
+    cluster::{Cluster, world},
     trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with},
 };
 use crate::{
@@ -93,6 +93,21 @@ fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
     assert_eq!(trial.canary(), None, "an unchanged spec starts nothing");
 }
 
+/// Whom the operator could not ask for want of a turn has not fallen silent: nothing is read until it can.
+#[test]
+fn what_the_operator_had_no_turn_to_ask_for_is_read_later_and_nobody_is_lost() {
+    let mut trial = trial();
+    trial.serve(60, EQUAL);
+    let before = trial.rollout().judge_state;
+    trial.unasked = Some(trial.cluster.canary());
+    trial.serve(100, EQUAL);
+    let rollout = trial.rollout();
+    assert_eq!((trial.share(), rollout.rejected, rollout.judge_state), (20, Vec::new(), before));
+    let canary = trial.unasked.take().expect("a canary");
+    trial.serve(60 * 60, EQUAL);
+    assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
+}
+
 #[test]
 fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
     let mut trial = trial();
@@ -136,6 +151,36 @@ fn a_memory_of_another_version_is_told_once_and_the_judge_starts_anew() {
     assert!(message.ends_with(words), "{message}");
     trial.serve(2 * 60, EQUAL);
     assert!(!trial.rollout().message.unwrap_or_default().contains("begins again"), "said once");
+}
+
+/// The pods are asked for the latest windows alone while there is a memory of those before.
+#[test]
+fn a_judge_whose_memory_is_lost_reads_all_windows_of_its_share_again() {
+    let mut kept = trial();
+    kept.cluster = kept.cluster.clone().edited(|spec| spec.rollout.paused = true);
+    kept.settle();
+    kept.serve(20 * 60, EQUAL);
+    let mut lost = kept.clone();
+    lost.cluster.world.status.rollout.as_mut().expect("a rollout").judge_state = Some("1:00000".to_owned());
+    lost.settle();
+    assert!(lost.rollout().message.expect("a message").starts_with("the judge begins again"));
+    for trial in [&mut kept, &mut lost] {
+        trial.serve(2 * 60, EQUAL);
+        trial.cluster.pass(60);
+        trial.settle();
+    }
+    assert_eq!((lost.share(), lost.rollout().evidence), (20, kept.rollout().evidence));
+}
+
+#[test]
+fn a_claim_that_is_there_is_nobody_s_to_create() {
+    let mut cluster = world();
+    let has_claim = |cluster: &Cluster| {
+        cluster.plan().children.iter().any(|child| matches!(child, Child::PersistentVolumeClaim(_)))
+    };
+    assert!(has_claim(&cluster));
+    cluster.world.store_bound = Some(false);
+    assert!(!has_claim(&cluster), "whoever made it");
 }
 
 #[test]

@@ -66,7 +66,6 @@ pub(super) struct Cluster {
     pub(super) parameter_bytes: Option<u64>,
     /// When a pod last missed the artifact of its engine in the store.
     pub(super) missed_at: Option<Timestamp>,
-    /// The annotations of the AgentDeployment.
     pub(super) annotations: BTreeMap<String, String>,
     writes: u32,
 }
@@ -92,6 +91,7 @@ pub(super) fn world() -> Cluster {
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
+        are_all_heard: true,
         load: ObservedLoad::default(),
         live: Vec::new(),
         memory: MemoryView::Absent,

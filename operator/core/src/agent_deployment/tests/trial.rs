@@ -11,7 +11,8 @@ use slipway_vocabulary::{
 
 use super::cluster::{Cluster, lines, world};
 use crate::agent_deployment::{
-    rollout::guardrails::GuardrailView,
+    monitoring::counted::{BrokenGpu, CountedHour, Keep},
+    rollout::{guardrails::GuardrailView, judged_after},
     world::{Crash, PodEvidence},
 };
 
@@ -49,6 +50,8 @@ pub(super) struct Trial {
     pub(super) counted: BTreeMap<String, Vec<Window>>,
     /// The revision whose pods do not answer when they are asked for what they counted.
     pub(super) silent: Option<String>,
+    /// The revision whose pods the operator has no turn to ask.
+    pub(super) unasked: Option<String>,
     /// A pod whose clock is late, and by how many windows.
     pub(super) late: Option<(String, usize)>,
     /// What the GPU of a pod does, where it is looked at.
@@ -101,6 +104,7 @@ impl Trial {
             cluster,
             counted: BTreeMap::new(),
             silent: None,
+            unasked: None,
             late: None,
             gpus: BTreeMap::new(),
             astray: 0,
@@ -150,25 +154,42 @@ impl Trial {
     pub(super) fn look(&mut self) {
         let rollout = self.cluster.world.status.rollout.clone().unwrap_or_default();
         let is_compared = rollout.weight.is_some_and(|weight| weight > 0);
+        let after = judged_after(&rollout, self.cluster.world.now);
         let baseline = rollout.compared_baseline().map(|baseline| baseline.revision.clone());
         let arms = [rollout.stable, rollout.canary, baseline].into_iter().flatten().filter(|_| is_compared);
         let of = |revision: String| {
             let pods = (0..2).map(|pod| {
                 let name = format!("{revision}-{pod}");
-                let counted = self.counted.get(&name).filter(|_| self.silent.as_ref() != Some(&revision));
+                let is_heard = ![&self.silent, &self.unasked].contains(&&Some(revision.clone()));
+                let counted = self.counted.get(&name).filter(|_| is_heard);
+                let broken = self.broken(&name);
+                let was_asked = self.unasked.as_ref() != Some(&revision);
                 let evidence = counted.map(|windows| Evidence {
                     version: 1,
                     revision: revision.clone(),
                     pod: name.clone(),
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
-                    windows: windows[..windows.len().saturating_sub(self.windows_late(&name))].to_vec(),
+                    windows: {
+                        let ended = &windows[..windows.len().saturating_sub(self.windows_late(&name))];
+                        ended.iter().filter(|window| window.id > after).cloned().collect()
+                    },
                 });
-                PodEvidence { is_leaving: false, pod: name, evidence, node: Some("gpu-7".to_owned()) }
+                let node = Some("gpu-7".to_owned());
+                PodEvidence { is_leaving: false, pod: name, evidence, was_asked, broken, node }
             });
             (revision.clone(), pods.collect())
         };
         self.cluster.world.evidence = arms.map(of).collect();
         self.look_at_guardrails(is_compared);
+    }
+
+    /// What the operator remembers of a pod's GPUs.
+    fn broken(&self, pod: &str) -> Vec<BrokenGpu> {
+        let mut hour = CountedHour::new(Keep::of(&self.cluster.world.spec));
+        let windows = self.counted.get(pod).cloned().unwrap_or_default();
+        let (revision, started_at) = (String::new(), "2026-01-01T00:00:00Z".to_owned());
+        let _ = hour.add(&Evidence { version: 1, revision, pod: pod.to_owned(), started_at, windows }, 0);
+        hour.broken().to_vec()
     }
 
     /// Windows that a pod's clock has not ended yet.

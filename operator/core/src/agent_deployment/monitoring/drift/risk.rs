@@ -54,6 +54,10 @@ fn drifted(world: &World, shown: &[Signal]) -> Option<String> {
 }
 
 fn missed(world: &World) -> Option<String> {
+    // Pods are counted with all others, or not at all.
+    if !world.are_all_heard {
+        return None;
+    }
     let slo = &world.spec.slo;
     let mut latencies = slo.objectives.iter();
     latencies.find_map(|objective| world.observed.surely_missed(objective)).or_else(|| {

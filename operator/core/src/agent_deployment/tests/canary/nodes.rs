@@ -103,6 +103,27 @@ fn a_broken_gpu_stays_broken() {
     assert_eq!(trial.rollout().rejected, Vec::new());
 }
 
+/// Where it broke is no longer asked for by then, and belongs to another share.
+#[test]
+fn a_gpu_that_broke_at_an_earlier_share_explains_why_its_pod_ends() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    give(&mut trial, &canary, 1, &off_its_bus());
+    trial.serve(20, EQUAL);
+    give(&mut trial, &canary, 1, &well());
+    let first = trial.share();
+    for _ in 0..90 {
+        if trial.share() != first {
+            break;
+        }
+        trial.serve(60, EQUAL);
+    }
+    assert!(trial.share() > first && trial.stable() != canary, "{:?}", trial.shares);
+    trial.lose_pods(&canary, Some("triton: exited with code 1"));
+    trial.settle();
+    assert_eq!(trial.rollout().rejected, Vec::new());
+}
+
 #[test]
 fn the_others_are_judged_where_one_pod_has_such_a_node() {
     let mut trial = trial();
