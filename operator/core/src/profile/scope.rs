@@ -1,9 +1,12 @@
 //! What one Job measures. Pure.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use slipway_crds::{
     identity::content_hash,
-    v1alpha1::profile::{MeasurementPurpose, NamedConfiguration, ProfiledEngine},
+    v1alpha1::{
+        ProfileStatus,
+        profile::{MeasurementPurpose, NamedConfiguration, ProfiledEngine},
+    },
 };
 
 /// Begins the name of every Job; the hash of its scope and the number of the attempt follow.
@@ -107,15 +110,22 @@ impl<'a> JobScope<'a> {
         Subject { engine: &self.engine().name, purpose: self.purpose(), round }
     }
 
-    /// Short hash of what decides the Job, for its name.
-    pub fn hash(&self, input_hash: &str) -> String {
+    /// Short hash of what decides the Job, for its name. AgentDeployments of a namespace may have equal inputs, so the
+    /// Profile's name is a part of it. A Job that an earlier release recorded keeps its name.
+    pub fn hash(&self, profile: &str, input_hash: &str, status: &ProfileStatus) -> String {
         let point = match self {
             Self::Explore { .. } | Self::Repeat { .. } => json!(null),
             Self::Confirm { configuration, level, .. } => json!([configuration.name, level]),
         };
-        let value = json!({
-            "profile": input_hash, "engine": self.engine().name, "kind": self.kind(), "point": point,
-        });
-        content_hash(&value).expect("texts and integers have a canonical form").short().to_owned()
+        let kind = self.kind();
+        let mut value = json!({"profile": input_hash, "engine": self.engine().name, "kind": kind, "point": point});
+        let short =
+            |value: &Value| content_hash(value).expect("texts and integers have a canonical form").short().to_owned();
+        let of_earlier_release = short(&value);
+        if status.jobs.iter().any(|job| job.kind == kind && job.input_hash == of_earlier_release) {
+            return of_earlier_release;
+        }
+        value["name"] = json!(profile);
+        short(&value)
     }
 }

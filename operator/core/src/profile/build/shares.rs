@@ -68,7 +68,7 @@ fn open<'a>(
 ) -> impl Iterator<Item = (&'a ProfiledEngine, &'a JobView)> {
     open_engines(world, status).filter_map(move |engine| {
         let scope = JobScope::Explore { engine };
-        let (kind, hash) = (scope.kind(), scope.hash(&world.spec.input_hash));
+        let (kind, hash) = (scope.kind(), scope.hash(&world.name, &world.spec.input_hash, status));
         let attempt = status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash)?.attempt;
         let job = world.jobs.get(&job_name(&format!("{JOB_PREFIX}{hash}"), attempt))?;
         let has_failed = matches!(job.phase, JobPhase::Failed { .. });

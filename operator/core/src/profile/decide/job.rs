@@ -64,7 +64,7 @@ pub fn run(
     scope: &JobScope<'_>,
     affordable: Affordable,
 ) -> Planned<JobStep> {
-    let hash = scope.hash(&world.spec.input_hash);
+    let hash = scope.hash(&world.name, &world.spec.input_hash, before);
     let prefix = format!("{JOB_PREFIX}{hash}");
     let recorded = recorded(before, &scope.kind(), &hash);
     let name = job_name(&prefix, recorded);
@@ -132,7 +132,7 @@ pub(super) fn attempt_after_failed(
     engine: &ProfiledEngine,
 ) -> Option<JobAttempt> {
     let scope = JobScope::Explore { engine };
-    let (kind, input_hash) = (scope.kind(), scope.hash(&world.spec.input_hash));
+    let (kind, input_hash) = (scope.kind(), scope.hash(&world.name, &world.spec.input_hash, status));
     let attempt = recorded(status, &kind, &input_hash);
     let has_job = world.jobs.contains_key(&job_name(&format!("{JOB_PREFIX}{input_hash}"), attempt));
     has_job.then_some(JobAttempt { kind, input_hash, attempt: attempt + 1 })

@@ -107,7 +107,7 @@ fn place<'a>(inputs: &'a ProfileInputs, row: &Measurement) -> Option<(&'a Profil
 
 fn round(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>) -> Planned<RoundStep> {
     let inputs = &world.spec.inputs;
-    let hash = scope.hash(&world.spec.input_hash);
+    let hash = scope.hash(&world.name, &world.spec.input_hash, before);
     let is_begun = before.jobs.iter().any(|job| job.kind == scope.kind() && job.input_hash == hash);
     let left = missing(before, scope).len();
     if left == 0 && !is_begun {

@@ -1,7 +1,14 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rstest::rstest;
-use slipway_crds::v1alpha1::profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase};
+use serde_json::json;
+use slipway_crds::{
+    identity::content_hash,
+    v1alpha1::{
+        agent_deployment::JobAttempt,
+        profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase},
+    },
+};
 use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
 
 use super::{
@@ -188,6 +195,30 @@ fn the_choice_is_confirmed_by_runs_where_there_is_a_trace() {
     assert!(matches!(driver, Driver::AgentRun(_)));
     let judged_by: Vec<_> = cluster.tasks[2].objectives.iter().map(|o| (o.name.as_str(), o.metric)).collect();
     assert_eq!(judged_by.len(), cluster.world.spec.inputs.objectives.len(), "runs show requests too: {judged_by:?}");
+}
+
+#[test]
+fn agents_with_equal_inputs_have_jobs_of_their_own() {
+    let first_job = |name: &str| {
+        let mut cluster = cluster();
+        cluster.world.name = name.to_owned();
+        cluster.settle();
+        cluster.named.first().cloned().expect("a Job")
+    };
+    assert_ne!(first_job("facts-5f0c2a"), first_job("copy-5f0c2a"));
+    assert_eq!(first_job("facts-5f0c2a"), first_job("facts-5f0c2a"));
+}
+
+#[test]
+fn a_job_that_an_earlier_release_recorded_keeps_its_name() {
+    let mut cluster = cluster();
+    let profile = &cluster.world.spec.input_hash;
+    let value = json!({"profile": profile, "engine": "engine-a", "kind": "explore", "point": null});
+    let input_hash = content_hash(&value).expect("a hash").short().to_owned();
+    let name = format!("profile-{input_hash}-1");
+    cluster.world.status.jobs = vec![JobAttempt { kind: "explore".to_owned(), input_hash, attempt: 1 }];
+    cluster.settle();
+    assert_eq!(cluster.named, [name]);
 }
 
 /// Without a rate that anybody asked for, a limit on errors leaves room for runs that find all places taken.
