@@ -57,14 +57,8 @@ suite() {
 }
 
 gather_programs() {
-  local name executable
-  mkdir -p "$1"
-  e2e/tools/build.sh helm kubectl >/dev/null
-  for name in helm kubectl; do
-    cp --update --dereference "$SLIPWAY_CACHE/bin/$name" "$1/$name"
-  done
-  rust_binaries
-  strip --strip-all -o "$1/kubectl-slipway" "$SLIPWAY_RUST_BINARIES/kubectl-slipway"
+  local executable
+  gather_clients "$1"
   executable=$(suite)
   [[ -x $executable ]] || die "cargo names no executable of the suite campaign"
   strip --strip-all -o "$1/campaign" "$executable"
@@ -98,11 +92,6 @@ pack_campaign() {
 }
 
 cd "$REPOSITORY"
-mkdir -p "$GATHERED"
-for name in "${ALL_PARTS[@]}"; do
-  say "gathering $name"
-  "gather_$name" "$GATHERED/$name"
-done
+gather_all
 pack_campaign
-pieces=$(find "$PIECES" -name '*.part-*' | wc -l)
-say "$pieces pieces, $(du --summarize --human-readable "$PIECES" | cut -f1), in $PIECES"
+tell_pieces

@@ -137,18 +137,18 @@ pub fn ratio(pairs: &[(f64, f64)]) -> Option<Ratio> {
     Some(Ratio { value: mean.exp(), bounds, pairs: logs.len() })
 }
 
+/// Rows of tests.
 #[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
+pub mod fixtures {
     use super::*;
 
-    fn cell(level: i32) -> Cell {
+    /// INT8, one instance and the first of all other values.
+    pub fn cell(level: i32) -> Cell {
         Cell { precision: "INT8".into(), instances: 1, batch: "4".into(), delay: "0".into(), level }
     }
 
     /// A row of this throughput whose p90 is so many milliseconds, give or take a tenth.
-    fn row(level: i32, per_kilosecond: i64, millis: i64) -> Row {
+    pub fn row(level: i32, per_kilosecond: i64, millis: i64) -> Row {
         let latency = Latency { microseconds: millis * 1_000, lower: millis * 900, upper: Some(millis * 1_100) };
         Row {
             cell: cell(level),
@@ -161,6 +161,16 @@ mod tests {
             gpu_milliseconds: 9_000,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::{
+        fixtures::{cell, row},
+        *,
+    };
 
     #[test]
     fn a_row_meets_a_limit_by_its_bound() {

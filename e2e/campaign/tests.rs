@@ -1,28 +1,10 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::figures::Latency;
+use crate::figures::fixtures::{cell, row};
 
 const MODEL: &str = "react-256";
 const LIMIT: i64 = 100_000;
-
-fn cell(level: i32) -> Cell {
-    Cell { precision: "INT8".into(), instances: 1, batch: "4".into(), delay: "0".into(), level }
-}
-
-fn row(level: i32, per_kilosecond: i64, millis: i64) -> Row {
-    let latency = Latency { microseconds: millis * 1_000, lower: millis * 900, upper: Some(millis * 1_100) };
-    Row {
-        cell: cell(level),
-        purpose: MeasurementPurpose::Explore,
-        verdict: MeasurementVerdict::Feasible,
-        count: 180,
-        milliseconds: 5_000,
-        per_kilosecond,
-        latency: Some(latency),
-        gpu_milliseconds: 9_000,
-    }
-}
 
 fn campaign((kind, number): (Kind, usize), pod_seconds: f64, choice: Option<i32>, rows: Vec<Row>) -> Campaign {
     Campaign {

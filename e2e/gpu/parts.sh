@@ -18,11 +18,6 @@ for part in gather pack; do
 done
 
 cd "$REPOSITORY"
-mkdir -p "$GATHERED"
-for name in "${ALL_PARTS[@]}"; do
-  say "gathering $name"
-  "gather_$name" "$GATHERED/$name"
-done
+gather_all
 pack_all
-pieces=$(find "$PIECES" -name '*.part-*' | wc -l)
-say "$pieces pieces, $(du --summarize --human-readable "$PIECES" | cut -f1), in $PIECES"
+tell_pieces

@@ -42,7 +42,8 @@ gather_gateway_api() {
   cp --recursive --no-preserve=mode "$module/config/crd/standard" "$1"
 }
 
-gather_programs() {
+# What talks to the cluster, wherever it is.
+gather_clients() {
   local name
   mkdir -p "$1"
   e2e/tools/build.sh helm kubectl >/dev/null
@@ -51,6 +52,10 @@ gather_programs() {
   done
   rust_binaries
   strip --strip-all -o "$1/kubectl-slipway" "$SLIPWAY_RUST_BINARIES/kubectl-slipway"
+}
+
+gather_programs() {
+  gather_clients "$1"
   e2e/gpu/build.sh "$1"
 }
 
@@ -96,4 +101,14 @@ gather_wheels() {
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
     --implementation cp --abi cp312 --abi abi3 --abi none "${platforms[@]}" --requirement e2e/gpu/wheels.txt --dest "$1"
   cp e2e/gpu/wheels.txt "$1/.list"
+}
+
+# Each of $ALL_PARTS by the function of its name.
+gather_all() {
+  local name
+  mkdir -p "$GATHERED"
+  for name in "${ALL_PARTS[@]}"; do
+    say "gathering $name"
+    "gather_$name" "$GATHERED/$name"
+  done
 }

@@ -38,3 +38,9 @@ pack_all() {
   cp "$GPU_SCRIPTS/start.sh" "$PIECES/start.sh"
   (cd "$PIECES" && sha256sum ./*.part-* start.sh >SHA256SUMS)
 }
+
+tell_pieces() {
+  local pieces
+  pieces=$(find "$PIECES" -name '*.part-*' | wc -l)
+  say "$pieces pieces, $(du --summarize --human-readable "$PIECES" | cut -f1), in $PIECES"
+}
