@@ -33,6 +33,9 @@ pub struct Row {
     pub count: i32,
     pub milliseconds: i64,
     pub per_kilosecond: i64,
+    /// Absent of a row too short to show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_kilosecond_error: Option<i64>,
     /// The percentile that has a limit.
     pub latency: Option<Latency>,
     /// Time of the measurement itself, without the start of its pod.
@@ -157,6 +160,7 @@ pub mod fixtures {
             count: 180,
             milliseconds: 5_000,
             per_kilosecond,
+            per_kilosecond_error: None,
             latency: Some(latency),
             gpu_milliseconds: 9_000,
         }

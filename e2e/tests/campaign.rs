@@ -334,6 +334,7 @@ fn rows(inputs: &ProfileInputs, status: &ProfileStatus) -> Vec<Row> {
             count: row.count,
             milliseconds: row.milliseconds,
             per_kilosecond: row.per_kilosecond,
+            per_kilosecond_error: row.per_kilosecond_error,
             latency: latency.map(|l| Latency { microseconds: l.microseconds, lower: l.lower, upper: l.upper }),
             gpu_milliseconds: row.gpu_milliseconds,
         })

@@ -333,6 +333,9 @@ pub struct Measurement {
     pub milliseconds: i64,
     /// Successes per 1,000 seconds.
     pub per_kilosecond: i64,
+    /// Standard error of `perKilosecond`. Absent of a measurement too short to show it, and of an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_kilosecond_error: Option<i64>,
     /// Percentiles with their 95 % bounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

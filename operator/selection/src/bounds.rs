@@ -32,6 +32,11 @@ impl Interval {
     }
 }
 
+/// The standard error of ln throughput that a row's run itself shows.
+pub fn shown_throughput_error(row: &Measurement) -> Option<f64> {
+    Some(row.per_kilosecond_error? as f64 / row.per_kilosecond.max(1) as f64)
+}
+
 /// The throughput of a row, per 1,000 seconds.
 pub fn throughput(row: &Measurement) -> Interval {
     let bounded = |latency: &MeasuredLatency| slo::Bounded {
@@ -41,7 +46,7 @@ pub fn throughput(row: &Measurement) -> Interval {
     };
     let medians = row.latencies.iter().filter(|latency| latency.percentile == Percentile::P50);
     let slowest = medians.max_by_key(|latency| latency.microseconds).map(bounded);
-    let error = slo::throughput_log_error(natural(i64::from(row.count)), slowest);
+    let error = slo::throughput_log_error(shown_throughput_error(row), natural(i64::from(row.count)), slowest);
     let (value, factor) = (row.per_kilosecond as f64, slo::factor_to_bound(error));
     Interval {
         value: row.per_kilosecond,

@@ -2,6 +2,11 @@
 //!
 //! A minute in which something else disturbed a node must not choose. So the best points are measured again in turn
 //! where their bounds overlap, and of each the measurement in the middle counts.
+//!
+//! Pods differ by more than a measurement's own bounds say, and only repetitions show by how much. Points go on taking
+//! turns while their differences are within that noise, until a wrong choice would cost little. That is an indifference
+//! zone (Kim and Nelson, "A fully sequential procedure for indifference-zone selection in simulation", ACM TOMACS 11,
+//! 2001).
 
 use slipway_crds::v1alpha1::{
     agent_deployment::OptimizeFor,
@@ -13,8 +18,16 @@ use crate::{
     rank,
 };
 
-/// How often close points are measured again: with the first measurement there is one in the middle.
+/// How often close points are measured again at least: with the first measurement there is one in the middle.
 pub const ROUNDS: i32 = 2;
+/// How often at most.
+pub const MOST_ROUNDS: i32 = 6;
+/// By how much a choice may be worse than the best, in ln of what is looked for.
+const INDIFFERENCE: f64 = 0.03;
+/// One-sided bounds of 95 % lie so many standard errors away.
+const ERRORS_TO_BOUND: f64 = 1.645;
+/// The standard error of a median of normal values is greater than that of their mean by the root of pi / 2.
+const OF_THE_MEDIAN: f64 = 1.2533;
 /// Points that are measured again at most.
 const MOST: usize = 3;
 
@@ -37,18 +50,71 @@ pub fn points(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<usize
     if close.len() > 1 { close } else { Vec::new() }
 }
 
-/// Every turn of close points, in order. The order of the points is reversed in every other round, so that what comes
+/// Every turn of close points, in order, as far as is known by now: who takes part in a round after the first
+/// [`ROUNDS`] depends on all before it. The order of the points is reversed in every other round, so that what comes
 /// slowly disturbs them alike.
 pub fn turns(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<Turn> {
     let points = points(inputs, measurements);
-    let in_round = |round: i32| {
-        let mut turns: Vec<Turn> = points.iter().map(|point| Turn { point: *point, round }).collect();
-        if round % 2 == 0 {
-            turns.reverse();
+    let mut turns: Vec<Turn> = Vec::new();
+    for round in 1..=MOST_ROUNDS {
+        let mut in_round = points.clone();
+        if round > ROUNDS {
+            if turns.iter().any(|turn| !is_taken(measurements, *turn)) {
+                break;
+            }
+            in_round = undecided(inputs, measurements, &points, round);
         }
-        turns
+        if round % 2 == 0 {
+            in_round.reverse();
+        }
+        turns.extend(in_round.into_iter().map(|point| Turn { point, round }));
+    }
+    turns
+}
+
+/// What the rounds before one found of a point.
+struct Sample {
+    point: usize,
+    /// The middle of what was looked for, in ln.
+    middle: f64,
+    /// Measurements.
+    count: f64,
+    /// Sum of squared deviations from their mean.
+    squares: f64,
+}
+
+impl Sample {
+    /// Nothing of a point that those rounds refuted.
+    fn before(round: i32, inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<Self> {
+        let met = met(inputs, measurements, point, |of| of < round);
+        let scores: Vec<f64> = met.iter().map(|at| rank::score(inputs, &measurements[*at]).ln()).collect();
+        let middle = *scores.get(scores.len().checked_sub(1)? / 2)?;
+        let count = scores.len() as f64;
+        let mean = scores.iter().sum::<f64>() / count;
+        let squares = scores.iter().map(|score| (score - mean).powi(2)).sum();
+        Some(Self { point, middle, count, squares })
+    }
+}
+
+/// The points that the rounds before one have not told apart from the best, while a wrong choice of them might cost
+/// more than [`INDIFFERENCE`]. All points share one noise: it is that of their pods.
+fn undecided(inputs: &ProfileInputs, measurements: &[Measurement], points: &[usize], round: i32) -> Vec<usize> {
+    let found: Vec<Sample> =
+        points.iter().filter_map(|point| Sample::before(round, inputs, measurements, *point)).collect();
+    let freedom: f64 = found.iter().map(|of| of.count - 1.0).sum();
+    let Some(best) = found.iter().max_by(|a, b| a.middle.total_cmp(&b.middle)).filter(|_| freedom > 0.0) else {
+        return Vec::new();
     };
-    (1..=ROUNDS).flat_map(in_round).collect()
+    let noise = (found.iter().map(|of| of.squares).sum::<f64>() / freedom).sqrt();
+    // How much better another may be for all that is known.
+    let margin = |of: &Sample| {
+        let error = OF_THE_MEDIAN * noise * (1.0 / of.count + 1.0 / best.count).sqrt();
+        of.middle + ERRORS_TO_BOUND * error - best.middle
+    };
+    let rivals = found.iter().filter(|of| of.point != best.point && margin(of) > INDIFFERENCE);
+    let rivals: Vec<usize> = rivals.map(|of| of.point).collect();
+    let takes_part = |of: &&Sample| of.point == best.point || rivals.contains(&of.point);
+    if rivals.is_empty() { Vec::new() } else { found.iter().filter(takes_part).map(|of| of.point).collect() }
 }
 
 /// Whether a turn was taken.
@@ -59,17 +125,30 @@ pub fn is_taken(measurements: &[Measurement], turn: Turn) -> bool {
 /// The row whose figures stand for a point, by the position of its first measurement: the middle one of those that
 /// meet the objectives, the worse of two. Nothing where the first does not meet them, or most of all miss them.
 pub fn figures(inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<usize> {
+    let met = met(inputs, measurements, point, |_| true);
+    met.get(met.len().checked_sub(1)? / 2).copied()
+}
+
+/// The measurements of a point that meet the objectives, the worst first: of the first one and of some rounds. None
+/// where the first does not meet them, or most of all miss them.
+fn met(
+    inputs: &ProfileInputs,
+    measurements: &[Measurement],
+    point: usize,
+    is_wanted: impl Fn(i32) -> bool,
+) -> Vec<usize> {
     let first = &measurements[point];
-    let rows: Vec<(usize, &Measurement)> = [(point, first)].into_iter().chain(repeats(measurements, first)).collect();
+    let again = repeats(measurements, first).filter(|(_, row)| row.round.is_none_or(&is_wanted));
+    let rows: Vec<(usize, &Measurement)> = [(point, first)].into_iter().chain(again).collect();
     let with = |verdict| rows.iter().filter(move |(_, row)| row.verdict == verdict);
     let misses = with(MeasurementVerdict::Infeasible).count();
     let judged = misses + with(MeasurementVerdict::Feasible).count() + with(MeasurementVerdict::Unbounded).count();
     if first.verdict != MeasurementVerdict::Feasible || 2 * misses > judged {
-        return None;
+        return Vec::new();
     }
     let mut met: Vec<_> = with(MeasurementVerdict::Feasible).copied().collect();
     met.sort_by(|(_, a), (_, b)| rank::score(inputs, a).total_cmp(&rank::score(inputs, b)));
-    met.get((met.len() - 1) / 2).map(|(position, _)| *position)
+    met.into_iter().map(|(position, _)| position).collect()
 }
 
 /// In words how close points were told apart, if any were.

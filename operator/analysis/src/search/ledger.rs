@@ -66,6 +66,11 @@ impl<'a> Ledger<'a> {
         self.measurements.iter().map(|m| m.cell)
     }
 
+    /// The cell of each run that met every limit.
+    pub(super) fn cells_that_met(&self) -> impl Iterator<Item = Cell> {
+        self.measurements.iter().filter(|m| !self.misses(m)).map(|m| m.cell)
+    }
+
     /// The arm whose engine is warm: the last one run.
     pub(super) fn warm(&self) -> Option<usize> {
         self.measurements.last().map(|m| m.cell.arm)

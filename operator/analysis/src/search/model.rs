@@ -40,6 +40,8 @@ pub(super) struct Model {
     pub driver: Option<usize>,
     /// Axes, as positions in the kernel, whose values no prior tells apart.
     untold: Vec<usize>,
+    /// Axes whose values only a rule of thumb tells apart.
+    pub guessed: Vec<usize>,
     /// Axes whose values only given prior columns tell apart.
     given: Vec<usize>,
 }
@@ -54,11 +56,15 @@ impl Model {
         let role = |axis: &usize| space.axes[kernel.values()[*axis].axis].role;
         let is_told = |axis: &usize| role(axis).is_some_and(|role| prior::tells(space, role));
         let is_given = space.metrics.iter().any(|metric| !metric.prior.is_empty());
-        let (untold, given) = match is_given {
-            true => (Vec::new(), all),
-            false => (all.into_iter().filter(|axis| !is_told(axis)).collect(), Vec::new()),
+        let is_guessed = |axis: &usize| is_told(axis) && role(axis).is_some_and(prior::guesses);
+        let (untold, guessed, given) = match is_given {
+            true => (Vec::new(), Vec::new(), all),
+            false => {
+                let guessed = all.iter().copied().filter(is_guessed).collect();
+                (all.into_iter().filter(|axis| !is_told(axis)).collect(), guessed, Vec::new())
+            }
         };
-        Self { kernel, links, driver, untold, given }
+        Self { kernel, links, driver, untold, guessed, given }
     }
 
     /// Axes, as positions in the kernel, on which only runs tell values apart: those without a prior, and those of

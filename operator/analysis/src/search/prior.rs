@@ -51,6 +51,15 @@ pub fn tells(space: &Space, role: Role) -> bool {
     }
 }
 
+/// Whether the prior has only a rule of thumb for an axis: more instances help only where a device has room.
+#[must_use]
+pub fn guesses(role: Role) -> bool {
+    match role {
+        Role::Instances => true,
+        Role::GpuType | Role::TensorParallel | Role::Precision | Role::MaxBatchSize | Role::Concurrency => false,
+    }
+}
+
 fn is_language_model(space: &Space) -> bool {
     space.axis(Role::GpuType).is_some() || space.axis(Role::TensorParallel).is_some()
 }

@@ -59,12 +59,16 @@ fn truth(space: &Space, cell: Cell) -> Vec<f64> {
 }
 
 fn measure(space: &Space, proposal: &Proposal, warm: Option<usize>) -> Measurement {
+    measured(proposal, warm, truth(space, proposal.cell))
+}
+
+fn measured(proposal: &Proposal, warm: Option<usize>, values: Vec<f64>) -> Measurement {
     Measurement {
         cell: proposal.cell,
         purpose: proposal.purpose,
         start_seconds: if warm == Some(proposal.cell.arm) { 0.0 } else { 30.0 },
         run_seconds: 60.0,
-        outcome: exact(truth(space, proposal.cell)),
+        outcome: exact(values),
     }
 }
 
@@ -78,8 +82,7 @@ fn run_on(strategy: &Slipway, values: impl Fn(Cell) -> Vec<f64>) -> (Vec<Measure
         match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
             Step::Measure { proposals } => {
                 let warm = measurements.last().map(|m| m.cell.arm);
-                let outcome = exact(values(proposals[0].cell));
-                measurements.push(Measurement { outcome, ..measure(strategy.space(), &proposals[0], warm) });
+                measurements.push(measured(&proposals[0], warm, values(proposals[0].cell)));
             }
             Step::Wait => panic!("nothing is pending"),
             Step::Done { conclusion, skipped } => return (measurements, conclusion, skipped),

@@ -3,6 +3,7 @@
 //! An objective "p95 of X at most L" is the statement that at most 5 % of units exceed L. Every test here works on that
 //! exceedance rate, so that a percentile, an error rate and an agent's success rate are one kind of thing.
 
+mod batch_means;
 mod bounds;
 mod clustered;
 mod nearest;
@@ -11,6 +12,7 @@ mod spread;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::batch_means::throughput_error_by_batches;
 pub use self::bounds::{
     QuantileBounds, SampleVerdict, judge_counts, least_sample, quantile, quantile_bounds, rate_bounds,
 };

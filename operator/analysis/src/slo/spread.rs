@@ -32,12 +32,13 @@ pub fn latency_log_error(of: Option<Bounded>) -> f64 {
     (width / ERRORS_TO_BOUND).clamp(LEAST, UNKNOWN)
 }
 
-/// The standard error of a throughput in ln, of so many requests. So many in flight finish at the pace of their mean
-/// latency, whose error is about that of the median; and no counting is worse than that of independent arrivals.
+/// The standard error of a throughput in ln: what the run itself showed ([`super::throughput_error_by_batches`]), if it
+/// was long enough. A shorter run is known by its number of requests. So many in flight finish at the pace of their
+/// mean latency, whose error is about that of the median; and no counting is worse than that of independent arrivals.
 #[must_use]
-pub fn throughput_log_error(count: u64, slowest_median: Option<Bounded>) -> f64 {
+pub fn throughput_log_error(shown: Option<f64>, count: u64, slowest_median: Option<Bounded>) -> f64 {
     let by_count = 1.0 / (count.max(1) as f64).sqrt();
-    latency_log_error(slowest_median).min(by_count).clamp(LEAST, UNKNOWN)
+    shown.unwrap_or_else(|| latency_log_error(slowest_median).min(by_count)).clamp(LEAST, UNKNOWN)
 }
 
 /// The factor between a value and its one-sided bounds of 95 %.
@@ -66,9 +67,16 @@ mod tests {
 
     #[test]
     fn a_throughput_is_known_by_its_count_or_better_by_its_median() {
-        assert_eq!(throughput_log_error(100, None), 0.1);
-        assert_eq!(throughput_log_error(100, bounded(100.0, Some(100.0))), LEAST);
-        assert_eq!(throughput_log_error(0, None), UNKNOWN);
+        assert_eq!(throughput_log_error(None, 100, None), 0.1);
+        assert_eq!(throughput_log_error(None, 100, bounded(100.0, Some(100.0))), LEAST);
+        assert_eq!(throughput_log_error(None, 0, None), UNKNOWN);
         assert!((factor_to_bound(0.1) - 1.1788).abs() < 1e-4);
+    }
+
+    #[test]
+    fn what_a_run_shows_counts_for_more_than_its_number_of_requests() {
+        let known = bounded(100.0, Some(100.0));
+        let errors = [Some(0.09), Some(0.0), Some(f64::INFINITY)].map(|shown| throughput_log_error(shown, 100, known));
+        assert_eq!(errors, [0.09, LEAST, UNKNOWN]);
     }
 }

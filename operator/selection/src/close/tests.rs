@@ -76,6 +76,49 @@ fn of_many_close_points_the_best_three_take_turns_and_every_other_round_goes_bac
     assert!(is_taken(&with_one, expected[0]) && !is_taken(&with_one, expected[5]));
 }
 
+/// Two points after their first measurements and some rounds: what each found, by round.
+fn after_rounds(found: &[(i64, i64)]) -> Vec<Measurement> {
+    let rows = found.iter().zip(0..).flat_map(|((four, eight), round)| {
+        let (four, eight) = (row(4, *four, 100), row(8, *eight, 120));
+        if round == 0 { [four, eight] } else { [again(round, four), again(round, eight)] }
+    });
+    rows.collect()
+}
+
+#[rstest]
+#[case::steady_pods_need_no_more(&[(10_000, 9_900), (10_010, 9_890), (10_005, 9_905)], 2)]
+#[case::a_difference_beyond_the_noise_needs_no_more(&[(10_000, 9_700), (10_200, 9_000), (10_300, 9_100)], 2)]
+#[case::noise_asks_for_another_round(&[(10_000, 9_900), (10_600, 10_100), (9_700, 10_500)], 3)]
+#[case::and_another(&[(10_000, 9_900), (10_600, 10_100), (9_700, 10_500), (9_000, 11_400)], 4)]
+fn points_take_turns_until_their_noise_cannot_hide_three_percent(#[case] found: &[(i64, i64)], #[case] rounds: i32) {
+    let rows = after_rounds(found);
+    let last = turns(&inputs("Throughput"), &rows).iter().map(|turn| turn.round).max();
+    assert_eq!(last, Some(rounds));
+}
+
+#[test]
+fn a_third_round_waits_for_the_second_and_leaves_out_what_is_decided() {
+    let mut rows = after_rounds(&[(10_000, 9_900), (10_600, 10_100)]);
+    rows.extend([row(2, 9_750, 90), again(1, row(2, 8_000, 90)), again(2, row(4, 9_700, 100))]);
+    let of_round_three = |rows: &[Measurement]| -> Vec<usize> {
+        let turns = turns(&inputs("Throughput"), rows);
+        turns.iter().filter(|turn| turn.round == 3).map(|turn| turn.point).collect()
+    };
+    assert_eq!(of_round_three(&rows), Vec::<usize>::new(), "two points lack their second turn");
+    rows.extend([again(2, row(8, 10_500, 120)), again(2, row(2, 7_900, 90))]);
+    assert_eq!(of_round_three(&rows), [0, 1]);
+}
+
+#[test]
+fn no_point_is_measured_again_more_than_six_times() {
+    let again = [9_000, 11_000, 9_500, 10_500, 9_000, 11_000].map(|four| (four, 20_000 - four));
+    let noisy: Vec<(i64, i64)> = [(10_000, 9_900)].into_iter().chain(again).collect();
+    let rows = after_rounds(&noisy);
+    let turns = turns(&inputs("Throughput"), &rows);
+    assert_eq!(turns.iter().map(|turn| turn.round).max(), Some(MOST_ROUNDS));
+    assert_eq!(turns.len(), 12);
+}
+
 #[test]
 fn a_disturbed_minute_does_not_choose() {
     let inputs = inputs("Throughput");

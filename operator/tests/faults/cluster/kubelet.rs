@@ -215,6 +215,7 @@ fn row(task: &ProfileTask, arm: &str, level: u32) -> Row {
         errors: 0,
         millis: 30_000,
         per_kilosecond: 10_000 + 1_000 * speed,
+        per_kilosecond_error: None,
         latencies: [Percentile::P50, Percentile::P95].map(latency).to_vec(),
         output_tokens: None,
         gpu: None,

@@ -40,6 +40,10 @@ pub struct Row {
     pub millis: u64,
     /// Successes per 1,000 seconds.
     pub per_kilosecond: u64,
+    /// Standard error of `per_kilosecond`, as the run itself shows it; absent of one too short for that, and of an open
+    /// loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_kilosecond_error: Option<u64>,
     /// Percentiles with their bounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
@@ -196,6 +200,11 @@ pub fn has_too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) 
 }
 
 impl Row {
+    /// The standard error of ln throughput that the run itself shows.
+    pub fn shown_throughput_error(&self) -> Option<f64> {
+        Some(self.per_kilosecond_error? as f64 / self.per_kilosecond.max(1) as f64)
+    }
+
     /// Whether all that it misses is a least value of a GPU's figure: it ran to its end, and more in flight may reach
     /// that value.
     pub fn misses_only_a_minimum(&self, by: Judged<'_>) -> bool {

@@ -169,12 +169,12 @@ impl Agent {
             let Some(run) = finished.recv().await else { break "the agents stopped".to_owned() };
             all.push(run);
             if all.len() >= looked + measure.first_chunk as usize {
-                watch.observe(&Chunk { window_nanos: 0, requests: successes(&all[looked..]) });
+                watch.observe(&successes(&all[looked..]));
                 looked = all.len();
             }
             let enough = all.len() >= measure.max_requests as usize
                 || started.elapsed() >= Duration::from_millis(measure.max_level_millis);
-            match watch.decide() {
+            match watch.decide(started.elapsed()) {
                 Decision::Stop(reason) if looked == all.len() => break reason,
                 _ if enough => break format!("the level has used up its {} runs or its time", all.len()),
                 Decision::GoOn | Decision::Stop(_) => {}

@@ -228,8 +228,10 @@ impl Campaign<'_> {
         self.warm_up(agent, *level, warm_up).await.map_err(LevelError::Fatal)?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: *level, count: 0 });
         let seed = seed(&self.task.input_hash, &arm.id, *level);
-        let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level);
-        let work = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref()), seed);
+        let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level)
+            .against(to_beat.as_ref())
+            .for_the_sake_of(self.task.optimize_for);
+        let work = agent.closed_loop(*level, measure, watch, seed);
         let (driven, gpu) = self.sampled(work).await;
         self.survived_runs(arm, *level, &driven).await?;
         self.agent_row((arm, *level), started, (driven, gpu)).map_err(LevelError::Fatal)
@@ -399,6 +401,7 @@ impl Campaign<'_> {
             no_build: self.task.no_build,
             measure: self.task.measure.clone(),
             objectives: drivers::measurable(self.task),
+            optimize_for: self.task.optimize_for,
             to_beat: to_beat.clone(),
             seed: seed(&self.task.input_hash, &arm.id, level),
         };

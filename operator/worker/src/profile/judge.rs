@@ -9,7 +9,7 @@ use slipway_worker_contract::{
 
 use super::{
     drivers,
-    records::{Circumstances, Records},
+    records::{Chunk, Circumstances, Records},
 };
 
 /// Confidence of every bound, each side.
@@ -43,6 +43,7 @@ impl Rules {
 /// Computes a level's row from its records alone.
 pub fn row(records: &Records, rules: &Rules) -> Row {
     let window_nanos = records.window_nanos();
+    let per_kilosecond = records.count() as f64 * 1e12 / window_nanos.max(1) as f64;
     let (verdict, found) = verdict(records, rules);
     let Circumstances { gpu_millis, errors, arrivals_per_kilosecond, gpu, model_analyzer, ended } =
         records.circumstances.clone();
@@ -53,7 +54,8 @@ pub fn row(records: &Records, rules: &Rules) -> Row {
         count: u32::try_from(records.count()).unwrap_or(u32::MAX),
         errors,
         millis: window_nanos / 1_000_000,
-        per_kilosecond: (records.count() as f64 * 1e12 / window_nanos.max(1) as f64).round() as u64,
+        per_kilosecond: per_kilosecond.round() as u64,
+        per_kilosecond_error: throughput_error(records).map(|error| (error * per_kilosecond).round() as u64),
         latencies: latencies(records, &rules.objectives),
         output_tokens: records.output_tokens().filter(|_| records.count() > 0),
         gpu,
@@ -63,6 +65,17 @@ pub fn row(records: &Records, rules: &Rules) -> Row {
         arrivals_per_kilosecond,
         reason: [found, ended].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; "),
     }
+}
+
+/// The standard error of a closed loop's throughput in ln, where it ran long enough to show it. An open loop serves
+/// what arrives.
+fn throughput_error(records: &Records) -> Option<f64> {
+    if records.circumstances.arrivals_per_kilosecond.is_some() {
+        return None;
+    }
+    let sent = |chunk: &Chunk| chunk.requests.iter().map(|request| request.sent).collect();
+    let sent: Vec<Vec<u64>> = records.chunks.iter().map(sent).collect();
+    slo::throughput_error_by_batches(sent.iter().map(Vec::as_slice), records.level as usize)
 }
 
 /// Computes the row as it is reported: it names its records and has the size that a row may have. What nobody asked for
@@ -272,6 +285,7 @@ mod tests {
             errors: 0,
             millis: 4_200,
             per_kilosecond: 100_000,
+            per_kilosecond_error: Some(0),
             latencies: vec![
                 latency(Percentile::P50, 20_000, 20_000, 20_000),
                 latency(Percentile::P95, 80_000, 80_000, 80_000),

@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use slipway_agent_runtime::backend::{BackendError, Entry, tokens::TokenizerError};
 use slipway_worker_contract::{
-    EngineEntry, LatencyMetric, LatencyObjective, MeasureSettings, NoBuildBackend, Workload,
+    EngineEntry, LatencyMetric, LatencyObjective, MeasureSettings, NoBuildBackend, OptimizeFor, Workload,
 };
 
 use super::{
@@ -57,6 +57,8 @@ pub struct LevelTask {
     pub measure: MeasureSettings,
     /// What ends it early.
     pub objectives: Vec<LatencyObjective>,
+    /// What the campaign is after.
+    pub optimize_for: OptimizeFor,
     /// What else ends it early.
     #[serde(default)]
     pub to_beat: Option<ToBeat>,
@@ -277,8 +279,9 @@ fn measure(order: &LevelTask, arguments: &[String]) -> Result<Outcome, ShimError
     let spoken = Spoken { tokenizer: order.tokenizer.as_deref(), entry: order.entry, no_build: order.no_build };
     let entry = spoken.entry().map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
-    let mut watch =
-        Watch::new(&order.objectives, LatencyMetric::RequestLatency, call.level).against(order.to_beat.as_ref());
+    let mut watch = Watch::new(&order.objectives, LatencyMetric::RequestLatency, call.level)
+        .against(order.to_beat.as_ref())
+        .for_the_sake_of(order.optimize_for);
     let warm_up = level.run(Part::WarmUp, u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };
@@ -289,7 +292,8 @@ fn measure(order: &LevelTask, arguments: &[String]) -> Result<Outcome, ShimError
         };
         let seed = order.seed.wrapping_add(u64::from(so_far.chunks) + 1);
         let chunk = level.run(Part::Chunk(so_far.chunks), size, seed)?;
-        watch.observe(&chunk);
+        watch.begin_part();
+        watch.observe(&chunk.requests);
         so_far = SoFar {
             chunks: so_far.chunks + 1,
             kept: so_far.kept + chunk.requests.len() as u64,
@@ -298,7 +302,7 @@ fn measure(order: &LevelTask, arguments: &[String]) -> Result<Outcome, ShimError
         };
         write(&order.folder.join(KEPT_FILE), so_far.kept.to_string().as_bytes())?;
         done.push(chunk);
-        match watch.decide() {
+        match watch.decide(Duration::from_millis(so_far.elapsed_millis)) {
             Decision::GoOn => {}
             Decision::Stop(reason) => break reason,
         }

@@ -1,15 +1,17 @@
 //! Decides between chunks whether a level continues: the analysis' sequential tests over its requests. Pure.
 
+use std::time::Duration;
+
 use slipway_analysis::{
     early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest},
     slo::{self, SampleVerdict},
 };
-use slipway_worker_contract::{LatencyMetric, LatencyObjective, Percentile};
+use slipway_worker_contract::{LatencyMetric, LatencyObjective, OptimizeFor, Percentile};
 
-use super::{records::Chunk, search::ToBeat};
+use super::{records::Request, search::ToBeat};
 
 /// Gives the number of requests that a level needs to end as shown. The strictest objective's percentile must have a
-/// bound (p95 needs 59, p99 299, p99.9 2,995); 180 give a throughput within some percent in any case.
+/// bound (p95 needs 59, p99 299, p99.9 2,995).
 fn least_requests(objectives: &[LatencyObjective]) -> u64 {
     let needed = |objective: &LatencyObjective| match objective.percentile {
         Percentile::P50 | Percentile::P90 | Percentile::P95 => 180,
@@ -23,6 +25,11 @@ fn least_requests(objectives: &[LatencyObjective]) -> u64 {
 /// Rounds of all that is in flight before a level may be given up: fewer say nothing about stalls, which hold a whole
 /// round.
 const LEAST_ROUNDS: u64 = 4;
+
+/// The standard error of ln throughput that is small enough, where throughput or cost is optimized for.
+const THROUGHPUT_ERROR: f64 = 0.03;
+/// How long a level runs for its throughput's sake alone, its warm-up not counted. Every start of an engine costs more.
+const THROUGHPUT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether another chunk is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +51,9 @@ pub struct Watch {
     rival: Option<(IncumbentTest, ToBeat)>,
     own: LatencyMetric,
     seen: u64,
+    /// When requests were sent, in nanoseconds, by the uninterrupted part that they belong to.
+    sent: Vec<Vec<u64>>,
+    wants_throughput: bool,
 }
 
 impl Watch {
@@ -53,7 +63,19 @@ impl Watch {
         let quantiles: Vec<_> = objectives.iter().map(|o| o.percentile.into()).collect();
         let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
         let exceeding = vec![Vec::new(); objectives.len()];
-        Self { objectives: objectives.to_vec(), evidence, exceeding, level, rival: None, own, seen: 0 }
+        let (sent, wants_throughput) = (vec![Vec::new()], false);
+        let objectives = objectives.to_vec();
+        Self { objectives, evidence, exceeding, level, rival: None, own, seen: 0, sent, wants_throughput }
+    }
+
+    /// Also goes on for a throughput that can be compared, if that is what the campaign is after.
+    #[must_use]
+    pub fn for_the_sake_of(self, optimize_for: OptimizeFor) -> Self {
+        let wants_throughput = match optimize_for {
+            OptimizeFor::Throughput | OptimizeFor::Cost => true,
+            OptimizeFor::Latency => false,
+        };
+        Self { wants_throughput, ..self }
     }
 
     /// Also ends the level once it is shown not to reach a throughput.
@@ -66,24 +88,31 @@ impl Watch {
         Self { rival, ..self }
     }
 
-    /// Adds a chunk's requests.
-    pub fn observe(&mut self, chunk: &Chunk) {
-        self.seen += chunk.requests.len() as u64;
+    /// What is added next was sent apart from what was added before.
+    pub fn begin_part(&mut self) {
+        self.sent.push(Vec::new());
+    }
+
+    /// Adds requests of the current part.
+    pub fn observe(&mut self, requests: &[Request]) {
+        self.seen += requests.len() as u64;
+        self.sent.last_mut().into_iter().for_each(|part| part.extend(requests.iter().map(|request| request.sent)));
         for (position, objective) in self.objectives.iter().enumerate() {
             let limit = objective.max_microseconds as f64;
-            let values = chunk.requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
+            let values = requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
             let flags: Vec<bool> = values.map(|micros| micros > limit).collect();
             let exceeding = flags.iter().filter(|exceeds| **exceeds).count() as u64;
             self.evidence.observe(position, exceeding, flags.len() as u64 - exceeding);
             self.exceeding[position].extend(flags);
         }
         if let Some((test, _)) = &mut self.rival {
-            chunk.requests.iter().for_each(|request| test.observe(request.latency_micros() / 1e6, 1.0));
+            requests.iter().for_each(|request| test.observe(request.latency_micros() / 1e6, 1.0));
         }
     }
 
-    /// Decides on what was added so far; valid at every look, because the tests are sequential.
-    pub fn decide(&self) -> Decision {
+    /// Decides on what was added so far, the level having run for `elapsed`; valid at every look, because the tests are
+    /// sequential.
+    pub fn decide(&self, elapsed: Duration) -> Decision {
         let verdict = self.evidence.verdict();
         if matches!(verdict, EarlyVerdict::Infeasible { .. }) && self.is_missed() {
             // Which objective is missed, and by how much, is the row's verdict to say.
@@ -100,10 +129,20 @@ impl Watch {
             }
             Some(_) | None => {}
         }
-        if self.objectives.is_empty() || verdict == EarlyVerdict::Feasible {
+        let is_shown = self.objectives.is_empty() || verdict == EarlyVerdict::Feasible;
+        if is_shown && (!self.wants_throughput || elapsed >= THROUGHPUT_PATIENCE || self.knows_throughput()) {
             return Decision::Stop(format!("shown by {} requests", self.seen));
         }
         Decision::GoOn
+    }
+
+    /// Whether the throughput is known well enough to be compared.
+    fn knows_throughput(&self) -> bool {
+        let mut sent = self.sent.clone();
+        // Runs are added as they end.
+        sent.iter_mut().for_each(|part| part.sort_unstable());
+        let shown = slo::throughput_error_by_batches(sent.iter().map(Vec::as_slice), self.level as usize);
+        slo::throughput_log_error(shown, self.seen, None) <= THROUGHPUT_ERROR
     }
 
     /// Whether some objective is missed although requests that were in flight together count as one where they are slow
@@ -121,11 +160,9 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::records::Request;
 
-    fn chunk(count: u64, slow: u64) -> Chunk {
-        let request = |i| Request::new(0, if i < slow { 200_000_000 } else { 50_000_000 });
-        Chunk { window_nanos: 1, requests: (0..count).map(request).collect() }
+    fn requests(count: u64, slow: u64) -> Vec<Request> {
+        (0..count).map(|i| Request::new(0, if i < slow { 200_000_000 } else { 50_000_000 })).collect()
     }
 
     fn decision(percentile: Percentile, chunks: &[(u64, u64)]) -> Decision {
@@ -136,8 +173,8 @@ mod tests {
             max_microseconds: 100_000,
         };
         let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 1);
-        chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
-        watch.decide()
+        chunks.iter().for_each(|(count, slow)| watch.observe(&requests(*count, *slow)));
+        watch.decide(Duration::ZERO)
     }
 
     #[test]
@@ -154,14 +191,14 @@ mod tests {
             max_microseconds: 100_000,
         };
         let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 32);
-        watch.observe(&chunk(92, 64));
-        assert_eq!(watch.decide(), Decision::GoOn, "fewer than four rounds");
-        watch.observe(&chunk(128, 0));
-        assert_eq!(watch.decide(), Decision::GoOn, "two rounds of seven");
-        watch.observe(&chunk(128, 128));
-        watch.observe(&chunk(128, 128));
-        watch.observe(&chunk(256, 256));
-        assert_eq!(watch.decide(), Decision::Stop("stopped early".to_owned()));
+        watch.observe(&requests(92, 64));
+        assert_eq!(watch.decide(Duration::ZERO), Decision::GoOn, "fewer than four rounds");
+        watch.observe(&requests(128, 0));
+        assert_eq!(watch.decide(Duration::ZERO), Decision::GoOn, "two rounds of seven");
+        watch.observe(&requests(128, 128));
+        watch.observe(&requests(128, 128));
+        watch.observe(&requests(256, 256));
+        assert_eq!(watch.decide(Duration::ZERO), Decision::Stop("stopped early".to_owned()));
     }
 
     #[test]
@@ -177,10 +214,10 @@ mod tests {
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
         let mut watch = Watch::new(&[], LatencyMetric::RequestLatency, 4);
-        watch.observe(&chunk(298, 0));
-        assert_eq!(watch.decide(), Decision::GoOn);
-        watch.observe(&chunk(1, 0));
-        assert_eq!(watch.decide(), Decision::Stop("shown by 299 requests".into()));
+        watch.observe(&requests(298, 0));
+        assert_eq!(watch.decide(Duration::ZERO), Decision::GoOn);
+        watch.observe(&requests(1, 0));
+        assert_eq!(watch.decide(Duration::ZERO), Decision::Stop("shown by 299 requests".into()));
     }
 
     #[test]
@@ -195,12 +232,54 @@ mod tests {
                 max_microseconds: 100_000,
             };
             let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).against(Some(&rival));
-            watch.observe(&chunk(count, 0));
-            watch.decide()
+            watch.observe(&requests(count, 0));
+            watch.decide(Duration::ZERO)
         };
         let reason = "stopped early: it cannot reach the 160.00/s of i2 at 8".to_owned();
         assert_eq!(decision(160_000, 300), Decision::Stop(reason));
         assert_eq!(decision(160_000, 298), Decision::GoOn);
         assert_eq!(decision(80_000, 300), Decision::GoOn);
+    }
+
+    /// A loop of four whose rounds take 40 ms, each shorter or longer by `unrest` of that.
+    fn rounds(count: u64, unrest: f64) -> Vec<Request> {
+        let (mut now, mut requests) = (0, Vec::new());
+        for round in 0..count {
+            // Some like numbers, without a pattern that batches would even out.
+            let lot = (round * 2_654_435_761 % 1_000) as f64 / 500.0 - 1.0;
+            let length = (40e6 * (1.0 + unrest * lot)) as u64;
+            requests.extend((0..4).map(|k| Request::new(now + k * length / 4, now + (k + 4) * length / 4)));
+            now += length;
+        }
+        requests
+    }
+
+    #[test]
+    fn a_shown_level_goes_on_until_its_throughput_can_be_compared_or_ten_seconds_have_passed() {
+        let watch = |rounds: &[Request], optimize_for| {
+            let mut watch = Watch::new(&[], LatencyMetric::RequestLatency, 4).for_the_sake_of(optimize_for);
+            watch.observe(rounds);
+            watch
+        };
+        let shown = |requests| Decision::Stop(format!("shown by {requests} requests"));
+        let (even, uneven) = (rounds(100, 0.05), rounds(100, 0.9));
+        for optimize_for in [OptimizeFor::Throughput, OptimizeFor::Cost] {
+            assert_eq!(watch(&even, optimize_for).decide(Duration::from_secs(4)), shown(400));
+            assert_eq!(watch(&uneven, optimize_for).decide(Duration::from_secs(4)), Decision::GoOn);
+            assert_eq!(watch(&uneven, optimize_for).decide(Duration::from_secs(10)), shown(400));
+        }
+        assert_eq!(watch(&uneven, OptimizeFor::Latency).decide(Duration::from_secs(4)), shown(400));
+        assert_eq!(watch(&rounds(900, 0.9), OptimizeFor::Throughput).decide(Duration::from_secs(4)), shown(3600));
+    }
+
+    #[test]
+    fn a_pause_between_two_parts_does_not_blur_the_throughput() {
+        let later =
+            rounds(60, 0.05).into_iter().map(|r| Request::new(r.sent + 9_000_000_000, r.answered + 9_000_000_000));
+        let mut watch = Watch::new(&[], LatencyMetric::RequestLatency, 4).for_the_sake_of(OptimizeFor::Throughput);
+        watch.observe(&rounds(60, 0.05));
+        watch.begin_part();
+        watch.observe(&later.collect::<Vec<_>>());
+        assert_eq!(watch.decide(Duration::ZERO), Decision::Stop("shown by 480 requests".to_owned()));
     }
 }

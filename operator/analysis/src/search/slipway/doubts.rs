@@ -4,7 +4,8 @@
 //! proportion, so a run far beyond says little of the level next to the choice. Where an arm was run only beyond its
 //! limits on one side of it, that level is run rather than inferred. An axis may have no prior, or only prior columns
 //! that the runs contradict. There the surrogate knows nothing but the values that were run: each of its few values
-//! gets a run before the search ends. That nothing is feasible is never taken from prior columns alone.
+//! gets a run before the search ends. What has only missed gets one at a load that it may bear. That nothing is
+//! feasible is never taken from prior columns alone.
 //!
 //! Figures that are sampled of a device follow no smooth law: like cells differ by a third. So a limit on one rules a
 //! cell out only after a run of its value at its level.
@@ -20,8 +21,12 @@ use super::{Scored, Slipway, View};
 const LIKELY: f64 = 0.3;
 /// A sampled limit that is met with this chance rules nothing out.
 const SURE: f64 = 0.95;
+/// Standard deviations above its expectation that a cell is taken to reach at most: a one-sided bound of 95 %.
+const BOUND: f64 = 1.645;
 /// Values that an axis may have for each of them to be run once.
 const FEW_VALUES: usize = 6;
+/// Values of an axis that are run before a rule of thumb on it is believed.
+const VALUES_OF_GUESS: usize = 2;
 
 impl Slipway {
     /// The run that would show an error of the surrogate, if one is left.
@@ -30,6 +35,7 @@ impl Slipway {
         let untold = self.model.untold(contradicted);
         self.beside_the_best(view, scored)
             .or_else(|| self.unseen_value(view, scored, untold))
+            .or_else(|| self.only_missed(view, scored, untold))
             .or_else(|| self.unsampled(view, scored))
     }
 
@@ -47,16 +53,18 @@ impl Slipway {
         Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
     }
 
-    /// The best cell with a value that no run has, on one of some axes.
-    fn unseen_value(&self, view: &View<'_>, scored: &[Scored], axes: &[usize]) -> Option<Proposal> {
+    /// The best cell with a value that no run has, on one of some axes. Of an axis with a rule of thumb two values are
+    /// enough: they show whether it holds here.
+    fn unseen_value(&self, view: &View<'_>, scored: &[Scored], untold: &[usize]) -> Option<Proposal> {
         let tried = (0..self.space.arms.len()).filter(|arm| view.ledger.arm_tried(*arm));
         let run: Vec<usize> = tried.chain(view.pending.iter().map(|cell| cell.arm)).collect();
-        for axis in axes {
+        let untold = untold.iter().map(|axis| (axis, FEW_VALUES));
+        for (axis, enough) in untold.chain(self.model.guessed.iter().map(|axis| (axis, VALUES_OF_GUESS))) {
             let values = &self.model.kernel.values()[*axis];
-            if values.examples.len() > FEW_VALUES {
+            let seen: BTreeSet<usize> = run.iter().map(|arm| values.of[*arm]).collect();
+            if values.examples.len() > FEW_VALUES || seen.len() >= enough {
                 continue;
             }
-            let seen: BTreeSet<usize> = run.iter().map(|arm| values.of[*arm]).collect();
             let unseen = |s: &&Scored| !seen.contains(&values.of[s.cell.arm]);
             if let Some(next) = scored.iter().filter(unseen).find(|s| self.fits(view, s.cell)) {
                 let reason = format!("no run has this {} yet", self.space.axes[values.axis].name);
@@ -64,6 +72,36 @@ impl Slipway {
             }
         }
         None
+    }
+
+    /// The best cell of those that every run like them speaks against only by missing a limit. Such runs tell little of
+    /// the load that is borne. So an arm of the warm engine, where a run is cheap, is not left before it met the
+    /// limits. Nor is a value on one of some axes. Both are left where no cell of theirs that may meet the limits is
+    /// expected to be better than the best within [`BOUND`] standard deviations.
+    fn only_missed(&self, view: &View<'_>, scored: &[Scored], axes: &[usize]) -> Option<Proposal> {
+        let best = view.incumbent?;
+        let may_win = |s: &&Scored| {
+            let most = s.score.objective + BOUND * s.score.spread;
+            s.score.feasible >= LIKELY && most > best.objective + self.settings.stop_gain && self.fits(view, s.cell)
+        };
+        let hopeful: Vec<&Scored> = scored.iter().filter(may_win).collect();
+        let met: Vec<usize> = view.ledger.cells_that_met().map(|cell| cell.arm).collect();
+        let known: Vec<usize> = met.iter().copied().chain(view.pending.iter().map(|cell| cell.arm)).collect();
+        let engine = |arm: usize| self.space.arms[arm].engine;
+        let warm = view.ledger.warm().map(engine);
+        let has_only_missed = |arm: usize| view.ledger.arm_tried(arm) && !known.contains(&arm);
+        let of_warm = hopeful.iter().find(|s| warm == Some(engine(s.cell.arm)) && has_only_missed(s.cell.arm));
+        let of_warm = of_warm.map(|s| (*s, "configuration"));
+        let of_axis = |axis: &usize| {
+            let values = &self.model.kernel.values()[*axis];
+            let is_known = |arm: usize| known.iter().any(|run| values.of[*run] == values.of[arm]);
+            let next = hopeful.iter().find(|s| values.examples.len() <= FEW_VALUES && !is_known(s.cell.arm))?;
+            Some((*next, self.space.axes[values.axis].name.as_str()))
+        };
+        let (next, what) = of_warm.or_else(|| axes.iter().find_map(of_axis))?;
+        let percent = 100.0 * next.score.feasible;
+        let reason = format!("every run with this {what} missed a limit, and this one meets them with {percent:.0} %");
+        Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
     }
 
     /// The best cell of those that only a limit on a sampled figure speaks against, and that share no value of some

@@ -49,6 +49,7 @@ pub(super) fn row(engine: &str) -> Measurement {
         errors: 0,
         milliseconds: 1,
         per_kilosecond: 1,
+        per_kilosecond_error: None,
         latencies: Vec::new(),
         output_tokens: None,
         gpu: None,

@@ -66,6 +66,7 @@ impl Cluster {
         let feasible = |engine: &String, per_kilosecond: i64| Measurement {
             verdict: MeasurementVerdict::Feasible,
             per_kilosecond,
+            per_kilosecond_error: None,
             ..row(engine)
         };
         let profile = self.world.profiles.get_mut(&name).expect("the Profile exists");

@@ -26,6 +26,7 @@ use slipway_crds::{
     values::Percentile,
 };
 use slipway_selection::{
+    bounds,
     cost::gpus,
     judged::{gpu_limits, judged},
     natural,
@@ -301,10 +302,11 @@ fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool
     let median = row.latencies.iter().filter(|l| l.percentile == Percentile::P50).max_by_key(|l| l.microseconds);
     let errors = measured(inputs).into_iter().map(|of| slo::latency_log_error(latency(row, of)));
     let count = u64::try_from(row.count).unwrap_or(0);
-    let log_sds: Vec<f64> = std::iter::once(slo::throughput_log_error(count, median.map(bounded)))
-        .chain(errors)
-        .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
-        .collect();
+    let log_sds: Vec<f64> =
+        std::iter::once(slo::throughput_log_error(bounds::shown_throughput_error(row), count, median.map(bounded)))
+            .chain(errors)
+            .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
+            .collect();
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,

@@ -171,6 +171,7 @@ fn announcement(inputs: &ProfileInputs, before: &ProfileStatus, found: &Found) -
     }
     let points = close::points(inputs, &before.measurements);
     let places: Vec<String> = points.iter().map(|point| select::place(inputs, &before.measurements[*point])).collect();
-    let line = format!("the bounds of {} overlap: they are measured {ROUNDS} times more, in turn", places.join(", "));
+    let line =
+        format!("the bounds of {} overlap: they are measured at least {ROUNDS} times more, in turn", places.join(", "));
     Parts::of_notes([Note::normal(Reason::ConfigurationMeasured, line)])
 }

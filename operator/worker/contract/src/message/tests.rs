@@ -16,6 +16,7 @@ fn row(level: u32) -> Row {
         errors: 0,
         millis: 21_000,
         per_kilosecond: 20_000,
+        per_kilosecond_error: None,
         latencies: Vec::new(),
         output_tokens: None,
         gpu: None,

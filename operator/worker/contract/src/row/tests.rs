@@ -18,6 +18,7 @@ fn row(reason: &str) -> Row {
         errors: 4000,
         millis: 120_000,
         per_kilosecond: 123_456_789,
+        per_kilosecond_error: Some(12_345_678),
         latencies: [Percentile::P50, Percentile::P99, Percentile::P99_9].map(latency).to_vec(),
         output_tokens: None,
         gpu: None,

@@ -409,7 +409,11 @@ fn latency_log_sd(row: &Row, (metric, percentile): (LatencyMetric, Percentile)) 
 
 fn throughput_log_sd(row: &Row) -> f64 {
     let medians = row.latencies.iter().filter(|l| l.percentile == Percentile::P50);
-    slo::throughput_log_error(u64::from(row.count), medians.max_by_key(|l| l.micros).map(bounded))
+    slo::throughput_log_error(
+        row.shown_throughput_error(),
+        u64::from(row.count),
+        medians.max_by_key(|l| l.micros).map(bounded),
+    )
 }
 
 fn bounded(latency: &Latency) -> slo::Bounded {

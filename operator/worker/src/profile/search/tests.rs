@@ -29,6 +29,7 @@ fn row(arm: &str, level: u32, verdict: MeasurementVerdict) -> Row {
         errors: 0,
         millis: 1,
         per_kilosecond: 1,
+        per_kilosecond_error: None,
         latencies: Vec::new(),
         output_tokens: None,
         gpu: None,
@@ -217,6 +218,7 @@ fn serve(task: &ProfileTask, arm: usize, level: u32, (speed, tail): (f64, f64)) 
     Row {
         latencies: [Percentile::P95, Percentile::P99].map(latency).to_vec(),
         per_kilosecond: (throughput * 1e3) as u64,
+        per_kilosecond_error: None,
         millis: 20_000,
         gpu_millis: 30_000,
         ..row(

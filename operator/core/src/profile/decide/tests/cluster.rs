@@ -334,6 +334,7 @@ pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
         errors: 0,
         millis: 10_000,
         per_kilosecond,
+        per_kilosecond_error: None,
         latencies: vec![latency(Percentile::P50, 0), latency(Percentile::P95, 10)],
         output_tokens: None,
         gpu: None,
