@@ -15,7 +15,7 @@ use crate::{
     explain::{self, UnknownCandidate, explain},
     measured::Measurements,
     outlook::{is_judged, outlook},
-    output::{Format, OutputError, Shown, document},
+    output::{Format, OutputError, Shown, document, one_of_several},
     overview::overview,
     rollout,
     store::store as store_text,
@@ -57,14 +57,20 @@ pub enum AnswerError {
 pub struct Answer<'a> {
     /// A document in place of text.
     pub format: Option<Format>,
+    /// Whether it follows other documents.
+    pub is_one_of_several: bool,
     /// Where it is written.
     pub out: &'a mut (dyn Write + Send),
 }
 
 impl Answer<'_> {
     /// Writes what is shown, or its text.
-    fn write<T: Shown>(&mut self, shown: &T, text: impl FnOnce(&T) -> String) -> Result<(), AnswerError> {
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub fn write<T: Shown>(&mut self, shown: &T, text: impl FnOnce(&T) -> String) -> Result<(), AnswerError> {
         let written = match self.format {
+            Some(format) if self.is_one_of_several => one_of_several(format, shown).map_err(AnswerError::Output)?,
             Some(format) => document(format, shown).map_err(AnswerError::Output)?,
             None => text(shown),
         };

@@ -15,7 +15,7 @@ use crate::{
     answers::{self, Answer, AnswerError},
     cluster::{Cluster, ClusterError, Place},
     conversation::Run,
-    decision::{Decision, NothingToDecide, word},
+    decision::{Decision, NothingToDecide, Word, word},
     forward::Forwarder,
     init::InitArgs,
     live::{Follow, FollowError, Until, follow},
@@ -37,7 +37,7 @@ pub struct Args {
     command: Command,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 struct PlaceArgs {
     /// Kubeconfig file; the default is kubectl's.
     #[arg(long, global = true, value_name = "FILE")]
@@ -80,6 +80,15 @@ struct RolloutArgs {
     output: OutputArgs,
 }
 
+/// What a decision is about.
+#[derive(Debug, Clone, ClapArgs)]
+struct DecisionArgs {
+    /// Name of the AgentDeployment.
+    name: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
 /// The verb of kubectl's own `rollout`.
 #[derive(Debug, Clone, Subcommand)]
 enum RolloutVerb {
@@ -106,7 +115,7 @@ enum ClusterCommand {
         /// Name of the AgentDeployment.
         name: String,
         /// Waits like `wait`, but without a time limit, and shows the status once it is ready.
-        #[arg(long, conflicts_with = "output")]
+        #[arg(long)]
         watch: bool,
         #[command(flatten)]
         output: OutputArgs,
@@ -118,6 +127,8 @@ enum ClusterCommand {
         /// Time limit, such as 90s, 10m or 2h.
         #[arg(long, default_value = "30m", value_name = "DURATION")]
         timeout: DurationText,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Writes a report of an AgentDeployment's campaign, and of its rollout, as one self-contained HTML file.
     Report {
@@ -147,35 +158,17 @@ enum ClusterCommand {
         args: Option<RolloutArgs>,
     },
     /// Approves the choice that waits for approval (annotation slipway.dev/approve).
-    Approve {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Approve(DecisionArgs),
     /// Promotes the canary without waiting for a verdict (annotation slipway.dev/promote).
-    Promote {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Promote(DecisionArgs),
     /// Rolls the canary back, or declines the choice that waits for approval (annotation slipway.dev/abort).
-    Abort {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Abort(DecisionArgs),
     /// Tries the plan of the spec once more after it was rolled back (annotation slipway.dev/retry).
-    Retry {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Retry(DecisionArgs),
     /// Keeps a rollout at its step; harm still rolls it back (annotation slipway.dev/pause).
-    Pause {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Pause(DecisionArgs),
     /// Resumes a paused rollout (annotation slipway.dev/pause, spec.rollout.paused).
-    Resume {
-        /// Name of the AgentDeployment.
-        name: String,
-    },
+    Resume(DecisionArgs),
     /// Records the traffic of a live agent as the file of a workload: lengths in tokens, times of arrival, and
     /// latencies of tools.
     Record(RecordArgs),
@@ -267,7 +260,7 @@ impl CommandError {
             Self::Wait(WaitError::TimedOut { .. }) => 4,
             Self::NoToolWorked => 5,
             Self::Wait(WaitError::Suspended { .. }) => 6,
-            Self::Wait(WaitError::Cluster(_) | WaitError::Write(_))
+            Self::Wait(WaitError::Cluster(_) | WaitError::Output(_) | WaitError::Write(_))
             | Self::Connect(_)
             | Self::Show(_)
             | Self::Undecidable { .. }
@@ -286,72 +279,81 @@ impl CommandError {
 }
 
 impl Args {
-    /// Runs the command.
+    /// Runs the command in the cluster that its flags name.
     ///
     /// # Errors
     /// When the cluster cannot be reached, or the command fails.
     pub async fn run(self) -> Result<(), CommandError> {
-        let mut out = io::stdout();
+        let PlaceArgs { kubeconfig, context, namespace } = self.place.clone();
+        let cluster = Cluster::connect(Place { kubeconfig, context, namespace });
+        self.run_in(cluster, &mut io::stdout()).await
+    }
+
+    /// Runs the command in a cluster, which is connected to only where the command needs one.
+    ///
+    /// # Errors
+    /// When the cluster cannot be reached, or the command fails.
+    pub async fn run_in(
+        self,
+        cluster: impl Future<Output = Result<Cluster, ClusterError>> + Send,
+        out: &mut (dyn Write + Send),
+    ) -> Result<(), CommandError> {
         match self.command {
-            Command::Check(args) => offline::check(&args, &mut out).map_err(CommandError::Offline),
+            Command::Check(args) => offline::check(&args, out).map_err(CommandError::Offline),
             Command::Init(args) => {
-                offline::init(&args, self.place.namespace.as_deref(), &mut out).map_err(CommandError::Offline)
+                offline::init(&args, self.place.namespace.as_deref(), out).map_err(CommandError::Offline)
             }
-            Command::OfCluster(command) => {
-                let PlaceArgs { kubeconfig, context, namespace } = self.place;
-                let place = Place { kubeconfig, context, namespace };
-                command.run(Cluster::connect(place).await.map_err(CommandError::Connect)?).await
-            }
+            Command::OfCluster(command) => command.run(cluster.await.map_err(CommandError::Connect)?, out).await,
         }
     }
 }
 
 impl ClusterCommand {
-    async fn run(self, cluster: Cluster) -> Result<(), CommandError> {
-        let mut out = io::stdout();
+    async fn run(self, cluster: Cluster, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
         match self {
             Self::Get { name, watch: true, output } => {
                 let how = Follow { focus: Focus::Agent, format: output.output, until: Until::Deleted };
-                follow(&cluster, &name, how, &mut out).await.map_err(CommandError::Follow)
+                follow(&cluster, &name, how, out).await.map_err(CommandError::Follow)
             }
             Self::Get { name, watch: false, output } => {
-                answers::tree(&cluster, &name, output.to(&mut out)).await.map_err(CommandError::Answer)
+                answers::tree(&cluster, &name, output.to(out)).await.map_err(CommandError::Answer)
             }
             Self::Status { name, watch, output } => {
                 if watch {
-                    wait(&cluster, &name, Duration::MAX, &mut out).await.map_err(CommandError::Wait)?;
+                    wait(&cluster, &name, Duration::MAX, output.to(out)).await.map_err(CommandError::Wait)?;
                 }
-                answers::status(&cluster, &name, output.to(&mut out)).await.map_err(CommandError::Answer)
+                let answer = Answer { is_one_of_several: watch, ..output.to(out) };
+                answers::status(&cluster, &name, answer).await.map_err(CommandError::Answer)
             }
-            Self::Wait { name, timeout } => {
+            Self::Wait { name, timeout, output } => {
                 let limit = Duration::from_micros(timeout.microseconds());
-                wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
+                wait(&cluster, &name, limit, output.to(out)).await.map_err(CommandError::Wait)
             }
-            Self::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
+            Self::Report { name, output } => write_report(&cluster, &name, (output, out)).await,
             Self::Explain { name, candidate, output } => {
                 let asked = (name.as_str(), candidate.as_deref());
-                answers::explanation(&cluster, asked, output.to(&mut out)).await.map_err(CommandError::Answer)
+                answers::explanation(&cluster, asked, output.to(out)).await.map_err(CommandError::Answer)
             }
             Self::Rollout { verb: Some(RolloutVerb::Show(args)), .. }
-            | Self::Rollout { args: Some(args), verb: None } => show_rollout(&cluster, args, &mut out).await,
+            | Self::Rollout { args: Some(args), verb: None } => show_rollout(&cluster, args, out).await,
             // The command line requires the name, or a verb.
             Self::Rollout { verb: None, args: None } => Ok(()),
-            Self::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
-            Self::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
-            Self::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
-            Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
-            Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
-            Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
+            Self::Approve(args) => decide(&cluster, Decision::Approve, args, out).await,
+            Self::Promote(args) => decide(&cluster, Decision::Promote, args, out).await,
+            Self::Abort(args) => decide(&cluster, Decision::Abort, args, out).await,
+            Self::Retry(args) => decide(&cluster, Decision::Retry, args, out).await,
+            Self::Pause(args) => decide(&cluster, Decision::Pause, args, out).await,
+            Self::Resume(args) => decide(&cluster, Decision::Resume, args, out).await,
             Self::Record(args) => {
                 let forwarder = Forwarder::of(cluster.place().clone());
                 let sources = Sources { cluster: &cluster, forwarder: &forwarder, clock: unix_micros };
-                let outputs = Outputs { out: &mut out, aside: &mut io::stderr() };
+                let outputs = Outputs { out, aside: &mut io::stderr() };
                 recorder::run(sources, &args, outputs).await.map_err(CommandError::Record)
             }
-            Self::Store { output } => answers::store(&cluster, output.to(&mut out)).await.map_err(CommandError::Answer),
+            Self::Store { output } => answers::store(&cluster, output.to(out)).await.map_err(CommandError::Answer),
             Self::Ask { name, question, output } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
-                answers::run(&question, &run, output.to(&mut out)).map_err(CommandError::Answer)?;
+                answers::run(&question, &run, output.to(out)).map_err(CommandError::Answer)?;
                 judged(&run)
             }
         }
@@ -361,7 +363,7 @@ impl ClusterCommand {
 impl OutputArgs {
     /// Where an answer goes, in the form that is asked for.
     fn to(self, out: &mut (dyn Write + Send)) -> Answer<'_> {
-        Answer { format: self.output, out }
+        Answer { format: self.output, is_one_of_several: false, out }
     }
 }
 
@@ -377,23 +379,17 @@ async fn show_rollout(
     answers::rollout(cluster, &name, output.to(out)).await.map_err(CommandError::Answer)
 }
 
-/// Writes a decision, and prints it.
+/// Writes a decision, and prints what was written.
 async fn decide(
     cluster: &Cluster,
-    name: &str,
-    (decision, out): (Decision, &mut (dyn Write + Send)),
+    decision: Decision,
+    DecisionArgs { name, output }: DecisionArgs,
+    out: &mut (dyn Write + Send),
 ) -> Result<(), CommandError> {
-    let object = cluster.get(name).await.map_err(CommandError::Show)?;
-    let undecidable = |source| CommandError::Undecidable { name: name.to_owned(), source };
-    let word = word(&object, decision).map_err(undecidable)?;
+    let object = cluster.get(&name).await.map_err(CommandError::Show)?;
+    let word = word(&object, decision).map_err(|source| CommandError::Undecidable { name, source })?;
     cluster.patch(&object, &word.patch()).await.map_err(CommandError::Decide)?;
-    for line in word.lines() {
-        writeln!(out, "{name}: {line}").map_err(CommandError::Write)?;
-    }
-    if word.is_in_spec() {
-        writeln!(out, "GitOps will revert this unless the manifest sets it too").map_err(CommandError::Write)?;
-    }
-    Ok(())
+    output.to(out).write(&word, Word::text).map_err(CommandError::Answer)
 }
 
 /// Checks whether a run gave an answer that uses its tools.

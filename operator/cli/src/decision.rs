@@ -4,6 +4,8 @@
 //! It is an annotation, because GitOps tools put fields of the spec back.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use serde::Serialize;
 use serde_json::{Value, json};
 use slipway_crds::{
     commands::Command,
@@ -15,8 +17,10 @@ use slipway_crds::{
 };
 use thiserror::Error;
 
+use crate::output::Shown;
+
 /// A decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Decision {
     /// What waits for approval goes on.
     Approve,
@@ -62,13 +66,26 @@ pub enum NothingToDecide {
 }
 
 /// A decision as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Word {
+    /// Name of the AgentDeployment.
+    name: String,
+    /// Its namespace.
+    namespace: String,
+    /// What was decided.
+    decision: Decision,
+    /// What of the AgentDeployment changes.
     changes: Vec<Change>,
 }
 
+impl Shown for Word {
+    const KIND: &'static str = "Decision";
+}
+
 /// A change of an AgentDeployment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "ChangeView")]
 enum Change {
     /// A command's annotation has this value.
     Set(Command, String),
@@ -76,6 +93,52 @@ enum Change {
     Remove(Command),
     /// `spec.rollout.paused` is false.
     Unpause,
+}
+
+/// A change as a document has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChangeView {
+    action: Action,
+    /// The annotation that changes. Absent where a field does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotation: Option<&'static str>,
+    /// The field that changes. Absent where an annotation does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
+    /// Absent where an annotation is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+    /// The field with the same effect as the annotation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal_field: Option<&'static str>,
+}
+
+/// What is done to an annotation or a field.
+#[derive(Serialize)]
+enum Action {
+    Set,
+    Remove,
+}
+
+impl From<Change> for ChangeView {
+    fn from(change: Change) -> Self {
+        let of = |action, command: Command, value: Option<String>| Self {
+            action,
+            annotation: Some(command.annotation()),
+            field: None,
+            value: value.map(Value::from),
+            equal_field: Some(command.field()),
+        };
+        match change {
+            Change::Set(command, value) => of(Action::Set, command, Some(value)),
+            Change::Remove(command) => of(Action::Remove, command, None),
+            Change::Unpause => {
+                let (field, value) = (Some(Command::Pause.field()), Some(Value::from(false)));
+                Self { action: Action::Set, annotation: None, field, value, equal_field: None }
+            }
+        }
+    }
 }
 
 impl Word {
@@ -97,14 +160,18 @@ impl Word {
         self.changes.contains(&Change::Unpause)
     }
 
-    /// What it says, a line for each change.
-    pub fn lines(&self) -> Vec<String> {
+    /// What was written, a line for each change.
+    pub fn text(&self) -> String {
         let line = |change: &Change| match change {
-            Change::Set(command, value) => format!("annotation {} is {value}", command.annotation()),
-            Change::Remove(command) => format!("annotation {} is removed", command.annotation()),
-            Change::Unpause => "spec.rollout.paused is false".to_owned(),
+            Change::Set(command, value) => format!("{}: annotation {} is {value}\n", self.name, command.annotation()),
+            Change::Remove(command) => format!("{}: annotation {} is removed\n", self.name, command.annotation()),
+            Change::Unpause => format!("{}: {} is false\n", self.name, Command::Pause.field()),
         };
-        self.changes.iter().map(line).collect()
+        let mut text: String = self.changes.iter().map(line).collect();
+        if self.is_in_spec() {
+            text.push_str("GitOps will revert this unless the manifest sets it too\n");
+        }
+        text
     }
 }
 
@@ -113,6 +180,12 @@ impl Word {
 /// # Errors
 /// When there is nothing to decide.
 pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, NothingToDecide> {
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    Ok(Word { name, namespace, decision, changes: changes(object, decision)? })
+}
+
+/// What a decision changes.
+fn changes(object: &AgentDeployment, decision: Decision) -> Result<Vec<Change>, NothingToDecide> {
     let none = RolloutStatus::default();
     let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref()).unwrap_or(&none);
     let proposed = rollout.proposed.as_ref().map(|proposed| proposed.plan_hash.clone());
@@ -123,7 +196,7 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
         Decision::Promote => go_on(object, Command::Promote, canary.ok_or(NothingToDecide::NoCanary)?),
         Decision::Abort => {
             let plan = canary.or(proposed).ok_or(NothingToDecide::NothingToAbort)?;
-            Ok(Word { changes: vec![Change::Set(Command::Abort, plan)] })
+            Ok(vec![Change::Set(Command::Abort, plan)])
         }
         Decision::Retry => {
             let GivenUp { plan, used } = given_up(object, rollout).ok_or(NothingToDecide::NothingRejected)?;
@@ -136,29 +209,29 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
             if is_paused {
                 return Err(NothingToDecide::IsPaused);
             }
-            Ok(Word { changes: vec![Change::Set(Command::Pause, plan)] })
+            Ok(vec![Change::Set(Command::Pause, plan)])
         }
         Decision::Resume => resume(object, canary.as_deref()),
     }
 }
 
-/// A word that lets a plan continue. An earlier one that rolls it back goes.
-fn go_on(object: &AgentDeployment, command: Command, value: String) -> Result<Word, NothingToDecide> {
+/// The changes that let a plan continue. An earlier word that rolls it back goes.
+fn go_on(object: &AgentDeployment, command: Command, value: String) -> Result<Vec<Change>, NothingToDecide> {
     let plan = command.plan_of(&value).unwrap_or(&value);
     if object.spec.rollout.abort.as_deref() == Some(plan) {
         return Err(NothingToDecide::AbortedBySpec);
     }
     let abort = names(object, Command::Abort, plan).then_some(Change::Remove(Command::Abort));
-    Ok(Word { changes: [Change::Set(command, value)].into_iter().chain(abort).collect() })
+    Ok([Change::Set(command, value)].into_iter().chain(abort).collect())
 }
 
 /// Whatever keeps the rollout goes.
-fn resume(object: &AgentDeployment, canary: Option<&str>) -> Result<Word, NothingToDecide> {
+fn resume(object: &AgentDeployment, canary: Option<&str>) -> Result<Vec<Change>, NothingToDecide> {
     let is_annotated = canary.is_some_and(|plan| names(object, Command::Pause, plan));
     let annotation = is_annotated.then_some(Change::Remove(Command::Pause));
     let field = object.spec.rollout.paused.then_some(Change::Unpause);
     let changes: Vec<Change> = annotation.into_iter().chain(field).collect();
-    if changes.is_empty() { Err(NothingToDecide::IsNotPaused) } else { Ok(Word { changes }) }
+    if changes.is_empty() { Err(NothingToDecide::IsNotPaused) } else { Ok(changes) }
 }
 
 fn annotation(object: &AgentDeployment, command: Command) -> Option<&str> {
@@ -306,8 +379,8 @@ mod tests {
         assert_eq!(retry(&status), Err(NothingToDecide::NothingRejected));
         status["rollout"]["rejected"].as_array_mut().expect("two plans").remove(0);
         assert_eq!(
-            retry(&status).map(|word| word.lines()),
-            Ok(vec![format!("annotation slipway.dev/retry is {PLAN}")])
+            retry(&status).map(|word| word.text()),
+            Ok(format!("waiter: annotation slipway.dev/retry is {PLAN}\n"))
         );
     }
 

@@ -1,4 +1,4 @@
-//! What changed between two looks at an AgentDeployment, as lines for people. Pure.
+//! What changed between two looks at an AgentDeployment, and the lines that tell people so. Pure.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +11,7 @@ use slipway_crds::{
     },
 };
 
-use crate::{candidates::news, study::Study};
+use crate::{candidates::news, study::Study, tree::Happening};
 
 /// How long nothing may be said.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -90,23 +90,42 @@ pub struct Look<'a> {
     pub profile: Option<&'a Profile>,
 }
 
+/// What a look adds to those before it.
+#[derive(Debug)]
+pub struct News<'a> {
+    /// Measurements that finished, in the order of time.
+    pub measured: Vec<Measured<'a>>,
+    /// What happened, in the order of time.
+    pub events: Vec<Happening>,
+}
+
+/// A measurement with its place in its campaign.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured<'a> {
+    /// The campaign.
+    pub study: Study<'a>,
+    /// Its position among the measurements of the campaign.
+    pub position: usize,
+    /// The measurement.
+    pub row: &'a Measurement,
+}
+
 impl Narrator {
+    /// Gives what a look adds, unless all is as it was. Findings of an earlier spec are left out.
+    pub fn news<'a>(&mut self, look: Look<'a>) -> Option<News<'a>> {
+        let news = self.found(look);
+        let progress = progress(look.object);
+        let is_as_it_was = news.is_empty() && self.progress.as_ref() == Some(&progress);
+        self.progress = Some(progress);
+        (!is_as_it_was).then_some(news)
+    }
+
     /// Gives the lines that a look adds; each begins with the time elapsed. Findings of the first look are marked as
     /// earlier ones, and those of an earlier spec are left out.
     pub fn tell(&mut self, elapsed: Duration, look: Look<'_>) -> Vec<String> {
-        let Look { object, events, profile } = look;
         let at = if self.progress.is_none() { Moment::Earlier } else { Moment::At(elapsed) };
-        let since = changed_at(object);
-        let mut fresh: Vec<&Event> = events.iter().filter(|event| self.told.insert(key(event))).collect();
-        fresh.retain(|event| time_of(event).is_none_or(|time| since.is_none_or(|since| time >= since)));
-        fresh.sort_by_key(|event| time_of(event));
-        // Until the operator has seen a spec, the status names the campaign of the one before.
-        let profile = profile.filter(|_| is_seen(object));
-        // A measurement ends before the event that speaks of it.
-        let measured = profile.map_or(Vec::new(), |profile| self.measured(at, profile));
-        let mut lines: Vec<String> =
-            measured.into_iter().chain(fresh.into_iter().map(|event| happened(at, event))).collect();
-        let progress = progress(object);
+        let mut lines = self.found(look).lines(at);
+        let progress = progress(look.object);
         let is_silent = lines.is_empty() && elapsed.saturating_sub(self.last_line) >= SILENCE;
         // A condition's message may count seconds, so it is shown only when nothing else is.
         if let Progress::InProgress(text) = &progress
@@ -133,9 +152,22 @@ impl Narrator {
         line(at, "...", text)
     }
 
+    /// Gives the events and measurements that are new.
+    fn found<'a>(&mut self, look: Look<'a>) -> News<'a> {
+        let Look { object, events, profile } = look;
+        let since = changed_at(object);
+        let mut fresh: Vec<&Event> = events.iter().filter(|event| self.told.insert(key(event))).collect();
+        fresh.retain(|event| time_of(event).is_none_or(|time| since.is_none_or(|since| time >= since)));
+        fresh.sort_by_key(|event| time_of(event));
+        // Until the operator has seen a spec, the status names the campaign of the one before.
+        let profile = profile.filter(|_| is_seen(object));
+        let measured = profile.map_or(Vec::new(), |profile| self.measured(profile));
+        News { measured, events: fresh.into_iter().map(Happening::of).collect() }
+    }
+
     /// Gives the measurements that finished since the last look. It leaves out those of a campaign that had already
     /// ended, because an earlier call may have shown them.
-    fn measured(&mut self, at: Moment, profile: &Profile) -> Vec<String> {
+    fn measured<'a>(&mut self, profile: &'a Profile) -> Vec<Measured<'a>> {
         let Some(study) = Study::of(profile) else { return Vec::new() };
         let name = profile.metadata.name.clone().unwrap_or_default();
         let rows = study.status().measurements.len();
@@ -145,14 +177,32 @@ impl Narrator {
             Some(_) | None => 0,
         };
         self.rows = Some(Told { profile: name, rows });
-        let word = |row: &Measurement| match (row.purpose, &row.measured_in) {
+        study.rows().skip(before).map(|(position, row)| Measured { study, position, row }).collect()
+    }
+}
+
+impl News<'_> {
+    fn is_empty(&self) -> bool {
+        self.measured.is_empty() && self.events.is_empty()
+    }
+
+    /// A line for each. A measurement ends before the event about it.
+    fn lines(&self, at: Moment) -> Vec<String> {
+        let measured = self.measured.iter().map(|measured| measured.line(at));
+        measured.chain(self.events.iter().map(|event| happened(at, event))).collect()
+    }
+}
+
+impl Measured<'_> {
+    fn line(&self, at: Moment) -> String {
+        let Self { study, position: _, row } = self;
+        let word = match (row.purpose, &row.measured_in) {
             (_, Some(_)) => "known before",
             (MeasurementPurpose::Explore, None) => "measured",
             (MeasurementPurpose::Repeat, None) => "measured again",
             (MeasurementPurpose::Confirm, None) => "confirm run",
         };
-        let fresh = study.rows().skip(before);
-        fresh.map(|(_, row)| line(at, word(row), &news(&study, row))).collect()
+        line(at, word, &news(study, row))
     }
 }
 
@@ -178,10 +228,9 @@ fn is_seen(object: &AgentDeployment) -> bool {
     object.status.as_ref().is_some_and(|status| status.observed_generation == object.metadata.generation)
 }
 
-fn happened(at: Moment, event: &Event) -> String {
-    let reason = event.reason.as_deref().unwrap_or_default();
-    let warning = if event.type_.as_deref() == Some("Warning") { "warning: " } else { "" };
-    line(at, reason, &format!("{warning}{}", event.message.as_deref().unwrap_or_default()))
+fn happened(at: Moment, event: &Happening) -> String {
+    let warning = if event.is_warning { "warning: " } else { "" };
+    line(at, &event.reason, &format!("{warning}{}", event.message))
 }
 
 fn line(at: Moment, what: &str, text: &str) -> String {

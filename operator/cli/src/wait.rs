@@ -1,16 +1,17 @@
-//! Waits for an AgentDeployment, and tells what happens. Reads IO and the clock.
+//! Waits for an AgentDeployment, and tells what happens. Reads and writes IO, and reads the clock.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
+use kube::ResourceExt;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    answers::Answer,
     cluster::{Cluster, ClusterError},
+    output::{Format, OutputError, one_of_several},
     progress::{Look, Narrator, Progress, progress},
+    view::wait::WaitView,
 };
 
 /// Time between two looks.
@@ -48,21 +49,20 @@ pub enum WaitError {
         /// Its last state.
         at: String,
     },
+    /// A document cannot be made.
+    #[error("failed to show the progress")]
+    Output(#[source] OutputError),
     /// The output cannot be written.
     #[error("failed to write")]
     Write(#[source] io::Error),
 }
 
-/// Tells what happens until the AgentDeployment is Ready and nothing is under way.
+/// Tells what happens until the AgentDeployment is Ready and nothing is under way: in lines, or in a document for each
+/// change.
 ///
 /// # Errors
 /// When it stalls, waits for a person, does not get there within `limit`, or the cluster gives no answer.
-pub async fn wait(
-    cluster: &Cluster,
-    name: &str,
-    limit: Duration,
-    out: &mut (dyn Write + Send),
-) -> Result<(), WaitError> {
+pub async fn wait(cluster: &Cluster, name: &str, limit: Duration, answer: Answer<'_>) -> Result<(), WaitError> {
     let started = Instant::now();
     let mut narrator = Narrator::default();
     loop {
@@ -71,14 +71,10 @@ pub async fn wait(
         let profile = cluster.profile(&object).await.map_err(WaitError::Cluster)?;
         let elapsed = started.elapsed();
         let look = Look { object: &object, events: &events, profile: profile.as_ref() };
-        for line in narrator.tell(elapsed, look) {
-            writeln!(out, "{line}").map_err(WaitError::Write)?;
-        }
+        let written = written(&mut narrator, (elapsed, look), answer.format).map_err(WaitError::Output)?;
+        answer.out.write_all(written.as_bytes()).and_then(|()| answer.out.flush()).map_err(WaitError::Write)?;
         match progress(&object) {
-            Progress::Ready => {
-                let line = format!("{:>5} s  {name} is ready", elapsed.as_secs());
-                return writeln!(out, "{line}").map_err(WaitError::Write);
-            }
+            Progress::Ready => return Ok(()),
             Progress::Stalled(why) => return Err(WaitError::Stalled { name: name.to_owned(), why }),
             Progress::Suspended(why) => return Err(WaitError::Suspended { name: name.to_owned(), why }),
             Progress::InProgress(at) if elapsed >= limit => {
@@ -87,4 +83,23 @@ pub async fn wait(
             Progress::InProgress(_) => sleep(LOOK_EVERY).await,
         }
     }
+}
+
+/// What a look adds: a document, or lines for people.
+fn written(
+    narrator: &mut Narrator,
+    (elapsed, look): (Duration, Look<'_>),
+    format: Option<Format>,
+) -> Result<String, OutputError> {
+    let Some(format) = format else { return Ok(lines(narrator, elapsed, look)) };
+    let Some(news) = narrator.news(look) else { return Ok(String::new()) };
+    one_of_several(format, &WaitView::of(look.object, elapsed, &news))
+}
+
+fn lines(narrator: &mut Narrator, elapsed: Duration, look: Look<'_>) -> String {
+    let mut lines = narrator.tell(elapsed, look);
+    if progress(look.object) == Progress::Ready {
+        lines.push(format!("{:>5} s  {} is ready", elapsed.as_secs(), look.object.name_any()));
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
 }

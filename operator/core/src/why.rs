@@ -5,6 +5,7 @@ mod commands;
 mod held;
 mod preflight;
 mod reason;
+mod rejected;
 mod reprofiling;
 mod scaling;
 
@@ -18,6 +19,7 @@ pub use blocked::{Blocked, Step};
 pub use commands::{CommandProblem, InvalidCommand};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use preflight::RefusedGpus;
+pub use rejected::{Rejected, Retry};
 pub use scaling::{Because, Needed, Scaling, counted_pods};
 
 /// Why a step waits or has stopped.
@@ -330,12 +332,7 @@ pub enum Why {
         refusal: String,
     },
     /// A plan did harm.
-    PlanRejected {
-        /// Hash of the plan.
-        revision: String,
-        /// Which harm, at which share, with numbers.
-        reason: String,
-    },
+    PlanRejected(Rejected),
     /// No gateway serves the route.
     RouteUnavailable {
         /// What is wrong, and the remedy.
@@ -479,10 +476,7 @@ impl fmt::Display for Why {
                  change; set spec.rollout.approve to {revision}, or {refusal}",
                 choice.join("; ")
             ),
-            Self::PlanRejected { revision, reason } => write!(
-                f,
-                "revision {revision} was rolled back {reason}. Change the spec, or set spec.rollout.retry to {revision}"
-            ),
+            Self::PlanRejected(rejected) => rejected.fmt(f),
             Self::RouteUnavailable { problem } => write!(f, "spec.rollout.traffic.gatewayAPI: {problem}"),
             Self::RouteContested(contested) => contested.fmt(f),
             Self::UnknownReceiver { unknown, known } => {

@@ -122,7 +122,8 @@ pub enum ProgressState {
 }
 
 impl ProgressView {
-    fn of(object: &AgentDeployment) -> Self {
+    /// How far an AgentDeployment is.
+    pub fn of(object: &AgentDeployment) -> Self {
         let (state, message) = match progress(object) {
             Progress::InProgress(message) => (ProgressState::InProgress, Some(message)),
             Progress::Ready => (ProgressState::Ready, None),
@@ -157,6 +158,18 @@ pub struct Happening {
     pub reason: String,
     /// In words.
     pub message: String,
+}
+
+impl Happening {
+    /// What an event says.
+    pub fn of(event: &Event) -> Self {
+        Self {
+            at: last_time(event).map(Time),
+            is_warning: event.type_.as_deref() == Some("Warning"),
+            reason: event.reason.clone().unwrap_or_default(),
+            message: event.message.clone().unwrap_or_default(),
+        }
+    }
 }
 
 impl Tree {
@@ -228,13 +241,7 @@ fn jobs(pods: &[Pod]) -> Vec<PodView> {
 fn happenings(events: &[Event]) -> Vec<Happening> {
     let mut all: Vec<&Event> = events.iter().collect();
     all.sort_by_key(|event| std::cmp::Reverse(last_time(event)));
-    let happening = |event: &&Event| Happening {
-        at: last_time(event).map(Time),
-        is_warning: event.type_.as_deref() == Some("Warning"),
-        reason: event.reason.clone().unwrap_or_default(),
-        message: event.message.clone().unwrap_or_default(),
-    };
-    all.iter().take(MOST_EVENTS).map(happening).collect()
+    all.into_iter().take(MOST_EVENTS).map(Happening::of).collect()
 }
 
 /// When an event happened last, as far as its fields say it.

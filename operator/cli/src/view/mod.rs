@@ -7,3 +7,4 @@ pub mod explanation;
 pub mod rollout;
 pub mod status;
 pub mod store;
+pub mod wait;

@@ -233,7 +233,8 @@ impl Campaign {
 }
 
 impl Candidate {
-    fn of<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Self {
+    /// A measurement at its position among those of a campaign.
+    pub fn of<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Self {
         let (assessment, beaten_by) = assessed(study.assessment(position, row));
         Self {
             number: position + 1,

@@ -135,7 +135,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Some(Blocked::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. })) => {
             return Stage::Refused;
         }
-        Some(Blocked::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
+        Some(Blocked::Stopped(Why::PlanRejected(_))) => return Stage::RolledBack,
         Some(Blocked::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
         Some(Blocked::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
         Some(Blocked::Stopped(_)) => return Stage::Failed,
@@ -183,7 +183,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::RestoringStable { .. }
         | Why::CanaryJudged { .. }
         | Why::RolloutHeld(_)
-        | Why::PlanRejected { .. }
+        | Why::PlanRejected(_)
         | Why::RouteUnavailable { .. }
         | Why::RouteContested(_) => Stage::RollingOut,
     }

@@ -49,7 +49,7 @@ impl Why {
             Self::RolloutPaused { .. } | Self::RolloutWithoutPods { .. } => Reason::RolloutPaused,
             Self::RolloutHeld(_) => Reason::VerdictUnreachable,
             Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
-            Self::PlanRejected { .. } => Reason::RolledBack,
+            Self::PlanRejected(_) => Reason::RolledBack,
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
             Self::RouteContested(_) => Reason::RouteContested,
             Self::UnknownReceiver { .. } => Reason::UnknownReceiver,

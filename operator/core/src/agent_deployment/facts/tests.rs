@@ -5,7 +5,7 @@ use slipway_crds::v1alpha1::agent_deployment::Precision;
 use super::*;
 use crate::{
     jobs::kind::{JobKind, JobRef},
-    why::{CommandProblem, InvalidCommand},
+    why::{CommandProblem, InvalidCommand, Retry},
 };
 
 fn spec() -> AgentDeploymentSpec {
@@ -61,7 +61,11 @@ fn the_codes_of_stops_stay() {
             scheduler: problem.clone(),
             remedy: problem.clone(),
         },
-        Why::PlanRejected { revision, reason: problem },
+        Why::PlanRejected(Rejected {
+            revision: revision.clone(),
+            reason: problem,
+            retry: Retry { agent: text("support"), namespace: text("team"), token: revision },
+        }),
         Why::UnknownReceiver { unknown: vec![text("tema"), text("om-call")], known: vec![text("team")] },
         Why::CommandInvalid {
             invalid: vec![InvalidCommand {

@@ -101,7 +101,7 @@ impl Announcer<'_> {
     /// The rejected plan that blocks the AgentDeployment.
     fn rejected_plan(&self) -> Option<String> {
         match &self.outcome.next {
-            Some(Blocked::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
+            Some(Blocked::Stopped(Why::PlanRejected(rejected))) => Some(rejected.revision.clone()),
             Some(Blocked::Stopped(_) | Blocked::Waiting(_)) | None => None,
         }
     }

@@ -27,7 +27,7 @@ use crate::{
         world::World,
     },
     plan::Note,
-    why::{Blocked, Step, Why, counted_pods},
+    why::{Blocked, Rejected, Retry, Step, Why, counted_pods},
 };
 
 /// Rejected plans that are remembered.
@@ -290,7 +290,7 @@ impl Canary<'_> {
             let rejected = with_rejection(world, target, (rollout.rejected, &reason));
             parts.add(keep(world, Some(stable)));
             let leaving = parts.join(remove_others(world, &[stable], leaving));
-            let next = Some(Blocked::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason }));
+            let next = Some(Blocked::Stopped(why_rejected(world, target, reason)));
             let rollout =
                 RolloutStatus { stable: Some(stable.to_owned()), leaving, rejected, ..RolloutStatus::default() };
             Turn { next, rollout }
@@ -335,8 +335,13 @@ fn rejection(world: &World, target: &Target) -> Option<Why> {
     // While it is retried it is the canary; until then only a new token opens it.
     let is_tried = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) == Some(&target.hash);
     let is_new = of_spec.or(of_annotation).is_some();
-    let (revision, reason) = (target.hash.clone(), rejected.reason.clone());
-    (!is_tried && !is_new).then_some(Why::PlanRejected { revision, reason })
+    (!is_tried && !is_new).then(|| why_rejected(world, target, rejected.reason.clone()))
+}
+
+/// The stop of a plan that was rolled back.
+fn why_rejected(world: &World, target: &Target, reason: String) -> Why {
+    let retry = Retry { agent: world.name.clone(), namespace: world.namespace.clone(), token: target.hash.clone() };
+    Why::PlanRejected(Rejected { revision: target.hash.clone(), reason, retry })
 }
 
 /// Stable goes on, and nothing else.

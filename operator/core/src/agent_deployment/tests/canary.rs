@@ -87,7 +87,8 @@ fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
     assert_eq!(trial.cluster.world.serving.keys().collect::<Vec<_>>(), [&stable]);
     assert_eq!(trial.cluster.world.status.stage, Some(Stage::RolledBack));
     let stalled = trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Stalled").expect("it has one");
-    assert!(stalled.message.ends_with(&format!("Change the spec, or set spec.rollout.retry to {canary}")));
+    let retry = format!("run `kubectl slipway retry support -n team`, or set spec.rollout.retry to {canary}");
+    assert!(stalled.message.ends_with(&format!("Change the spec, {retry}")), "{}", stalled.message);
     trial.cluster.pass(3_600);
     trial.settle();
     assert_eq!(trial.canary(), None, "an unchanged spec starts nothing");

@@ -108,7 +108,8 @@ fn a_place_that_others_take_is_made_once_for_each_word() {
         assert_eq!(full.pods(&stable), (1, 1), "nothing is drained again");
     }
     let stalled = full.condition("Stalled");
-    assert!(stalled.ends_with(&format!("To drain one again, set spec.rollout.retry to {canary}")), "{stalled}");
+    let retry = format!("run `kubectl slipway retry support -n team`, or set spec.rollout.retry to {canary}");
+    assert!(stalled.ends_with(&format!("To drain one again, {retry}")), "{stalled}");
     full.edit(|spec| spec.rollout.retry = Some(canary.clone()));
     full.pass(1);
     assert_eq!(full.phase(), Some(CapacityPhase::InPlace));

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     agent_deployment::{parts::Parts, world::Unscheduled},
     engine::tensorrt_llm::gpus,
-    why::{Blocked, Why},
+    why::{Blocked, Retry, Why},
 };
 
 impl Canary<'_> {
@@ -89,8 +89,8 @@ impl Canary<'_> {
         match self.world.spec.rollout.capacity {
             Capacity::InPlace if is_in_vain => format!(
                 "Draining a pod made no room for it: check that it fits on a node (spec.hardware, \
-                 spec.serving.tritonResources). To drain one again, set spec.rollout.retry to {}",
-                self.next_word()
+                 spec.serving.tritonResources). To drain one again, {}",
+                self.retry()
             ),
             Capacity::InPlace => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge if self.baseline().is_some() => {
@@ -103,6 +103,10 @@ impl Canary<'_> {
                 format!("{make_room}, or set spec.rollout.capacity to InPlace, which drains serving pods")
             }
         }
+    }
+
+    fn retry(&self) -> Retry {
+        Retry { agent: self.world.name.clone(), namespace: self.world.namespace.clone(), token: self.next_word() }
     }
 
     /// An unused token for `spec.rollout.retry`.

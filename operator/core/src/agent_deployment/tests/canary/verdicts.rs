@@ -29,8 +29,8 @@ fn a_canary_without_a_verdict_is_rolled_back_where_the_spec_says_so() {
                   of the canary";
     assert_eq!(trial.rollout().rejected.iter().map(|plan| plan.reason.as_str()).collect::<Vec<_>>(), [reason]);
     assert_eq!((trial.stable(), trial.canary(), trial.shares.clone()), (stable, None, vec![0, 20, 0]));
-    let told =
-        format!("revision {canary} was rolled back {reason}. Change the spec, or set spec.rollout.retry to {canary}");
+    let retry = format!("run `kubectl slipway retry support -n team`, or set spec.rollout.retry to {canary}");
+    let told = format!("revision {canary} was rolled back {reason}. Change the spec, {retry}");
     assert_eq!(condition(&trial, "Stalled"), ("RolledBack".to_owned(), told));
     assert_eq!(trial.cluster.world.status.stage, Some(Stage::RolledBack));
 }
