@@ -117,6 +117,10 @@ test-charts: ## Render the operator's chart with the values of earlier charts, a
 test-argocd: ## Run the health checks and actions of Argo CD in its interpreter, on what the operator writes.
 	cd e2e/tools/argocd-lua && export GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0 && go vet ./... && go test -count=1 ./...
 
+.PHONY: test-dashboards
+test-dashboards: ## Read the dashboards that the chart installs with Grafana's own types.
+	helm=$$(e2e/tools/build.sh helm); cd e2e/tools/grafana-dashboards && export HELM="$$helm" GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0 && go vet ./... && go test -count=1 ./...
+
 .PHONY: test-alerts
 test-alerts: ## Evaluate alerting rules, and queries of budgets and dashboards, with Prometheus itself (root if it is not installed).
 	e2e/cluster/prerequisites.sh promtool

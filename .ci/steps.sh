@@ -41,6 +41,7 @@ step unit 25 make --no-print-directory test-unit
 step faults 15 make --no-print-directory test-faults
 step alerts 10 make --no-print-directory test-alerts
 step argocd 5 make --no-print-directory test-argocd
+step dashboards 5 make --no-print-directory test-dashboards
 step charts 5 make --no-print-directory test-charts
 step repository 5 make --no-print-directory test-repository
 step model 15 make --no-print-directory -C e2e/model test
