@@ -110,7 +110,11 @@ impl ArgoCd {
                 "project": "default",
                 "source": {"repoURL": repository.url(), "path": folder, "targetRevision": branch},
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": namespace},
-                "syncPolicy": {"automated": {"selfHeal": true, "prune": true}},
+                "syncPolicy": {
+                    "automated": {"selfHeal": true, "prune": true},
+                    // A sync that a rollback ended is tried again, and by default with the commit that was rolled back.
+                    "retry": {"refresh": true, "limit": 5, "backoff": {"duration": "5s", "maxDuration": "30s"}},
+                },
             },
         });
         apply(name, &application);

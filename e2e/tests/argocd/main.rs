@@ -5,8 +5,9 @@
 
 mod argo;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
@@ -23,6 +24,8 @@ use self::argo::{ArgoCd, Seen};
 
 /// For how long nothing may be put back: several rounds of Argo CD.
 const ROUNDS: Duration = Duration::from_secs(45);
+/// The ConfigMap of a wave after the agent's.
+const LATER: &str = "later";
 
 fn healths(history: &[Seen]) -> Vec<&str> {
     let mut healths: Vec<&str> = history.iter().map(|seen| seen.health.as_str()).collect();
@@ -92,6 +95,68 @@ async fn scaling_is_no_difference(argo: &ArgoCd, namespace: &Namespace, commit: 
     let history = argo.watch(name, ROUNDS).await;
     assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");
     assert_eq!(agent(namespace, AGENT).await.spec.serving.replicas, 2);
+}
+
+/// An agent, and a ConfigMap of the next wave that names the commit.
+fn in_waves(agent: Value, note: &str) -> Value {
+    let next = json!({"argocd.argoproj.io/sync-wave": "1"});
+    let later = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": LATER, "annotations": next},
+                       "data": {"note": note}});
+    json!({"apiVersion": "v1", "kind": "List", "items": [agent, later]})
+}
+
+async fn note_of(namespace: &Namespace) -> Option<String> {
+    namespace.api::<ConfigMap>().get_opt(LATER).await.unwrap()?.data?.remove("note")
+}
+
+/// What the ConfigMap of the next wave says, at each health of the agent under a commit until it has the last one.
+async fn notes(argo: &ArgoCd, namespace: &Namespace, commit: &str, last: &str) -> Vec<(String, Option<String>)> {
+    let deadline = Instant::now() + ROLLOUT_LIMIT;
+    let mut notes: Vec<(String, Option<String>)> = Vec::new();
+    while notes.last().is_none_or(|(health, _)| health != last) {
+        assert!(Instant::now() < deadline, "waited for {last} of {commit}: {notes:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The ConfigMap first: it may follow the agent's health at once.
+        let note = note_of(namespace).await;
+        let Seen { revision, health, .. } = argo.look(namespace.name());
+        if revision == commit && !health.is_empty() && notes.last() != Some(&(health.clone(), note.clone())) {
+            notes.push((health, note));
+        }
+    }
+    notes
+}
+
+#[tokio::test]
+async fn a_later_wave_waits_until_the_agent_is_healthy_and_never_follows_a_commit_that_was_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = namespace_with_servers("argocd-waves").await.unwrap();
+    let (argo, repository) = (ArgoCd::start(folder.path()), Repository::create(folder.path()));
+    let name = namespace.name().to_owned();
+    let first = repository.commit(&in_waves(manifest(&name), "first"), "serve an agent");
+    argo.follow(&name, &name, &repository);
+    let seen = notes(&argo, &namespace, &first, "Healthy").await;
+    assert!(seen.iter().all(|(health, note)| health == "Healthy" || note.is_none()), "{seen:?}");
+    argo.wait(&name, &first, "Healthy", READY_LIMIT).await;
+    assert_eq!(note_of(&namespace).await.as_deref(), Some("first"));
+
+    let stable = rollout_of(&agent(&namespace, AGENT).await).stable.unwrap();
+    let bench = Bench { namespace, manifest: manifest(&name), stable };
+    let load = bench.start_load().await.unwrap();
+    let slow = bench.with(&[("medianMilliseconds", "400")]);
+    let bad = repository.commit(&in_waves(slow, "second"), "slow the engine down");
+    argo.refresh(&name);
+    let seen = notes(&argo, &bench.namespace, &bad, "Degraded").await;
+    assert!(seen.iter().all(|(_, note)| note.as_deref() == Some("first")), "{seen:?}");
+    let history = argo.watch(&name, ROUNDS).await;
+    assert_eq!(healths(&history), ["Degraded"], "{history:?}");
+
+    let reverted = repository.revert();
+    argo.refresh(&name);
+    argo.wait(&name, &reverted, "Healthy", READY_LIMIT).await;
+    assert_eq!(load.stop().await.unwrap().1.failed(), 0);
+    assert_eq!(note_of(&bench.namespace).await.as_deref(), Some("first"));
+    argo.forget(&name);
+    bench.namespace.delete().await.unwrap();
 }
 
 /// The branch that production follows.
