@@ -332,7 +332,7 @@ pub enum Why {
         refusal: String,
     },
     /// A plan did harm.
-    PlanRejected(Rejected),
+    PlanRejected(Box<Rejected>),
     /// No gateway serves the route.
     RouteUnavailable {
         /// What is wrong, and the remedy.

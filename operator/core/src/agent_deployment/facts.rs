@@ -17,7 +17,7 @@ use super::{
     outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
     world::World,
 };
-use crate::why::{Blocked, Held, RefusedGpus, Rejected, Why};
+use crate::why::{Blocked, Held, RefusedGpus, Why};
 
 /// A condition whose facts are announced once.
 struct Stating {
@@ -239,8 +239,8 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         | Why::RolloutWithoutPods { revision }
         | Why::RolloutHeld(Held { revision, .. })
         | Why::PreflightFailed(RefusedGpus { revision, .. })
-        | Why::AwaitingApproval { revision, .. }
-        | Why::PlanRejected(Rejected { revision, .. }) => revision.clone(),
+        | Why::AwaitingApproval { revision, .. } => revision.clone(),
+        Why::PlanRejected(rejected) => rejected.revision.clone(),
         Why::RestoringStable { stable, .. } => stable.clone(),
         Why::RouteUnavailable { .. } => String::new(),
         Why::RouteContested(contested) => contested.manager.clone(),

@@ -341,7 +341,7 @@ fn rejection(world: &World, target: &Target) -> Option<Why> {
 /// The stop of a plan that was rolled back.
 fn why_rejected(world: &World, target: &Target, reason: String) -> Why {
     let retry = Retry { agent: world.name.clone(), namespace: world.namespace.clone(), token: target.hash.clone() };
-    Why::PlanRejected(Rejected { revision: target.hash.clone(), reason, retry })
+    Why::PlanRejected(Box::new(Rejected { revision: target.hash.clone(), reason, retry }))
 }
 
 /// Stable goes on, and nothing else.
