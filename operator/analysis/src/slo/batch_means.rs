@@ -1,9 +1,9 @@
 //! How far a closed loop's throughput may be off, from the run itself. Pure.
 //!
 //! Requests in flight together are slow together, so a run is worth fewer than its requests. Its rounds are cut into
-//! consecutive batches, and the spread of the batches' lengths tells the standard error of their mean (Schmeiser, "Batch
-//! size effects in the analysis of simulation output", Operations Research 30, 1982). That paper finds 10 to 30 batches
-//! enough, and more of them no better.
+//! consecutive batches, and the spread of the batches' lengths tells the standard error of their mean. Some 10 to 30
+//! batches are enough (Schmeiser, "Batch size effects in the analysis of simulation output", Operations Research 30,
+//! 1982).
 
 /// Rounds of all that is in flight in a batch at least: neighbouring batches are then nearly independent.
 const LEAST_ROUNDS: usize = 2;
