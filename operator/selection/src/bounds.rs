@@ -32,13 +32,8 @@ impl Interval {
     }
 }
 
-/// The standard error of ln throughput that a row's run itself shows.
-pub fn shown_throughput_error(row: &Measurement) -> Option<f64> {
-    Some(row.per_kilosecond_error? as f64 / row.per_kilosecond.max(1) as f64)
-}
-
-/// The throughput of a row, per 1,000 seconds.
-pub fn throughput(row: &Measurement) -> Interval {
+/// The standard error of a row's throughput in ln.
+pub fn throughput_error(row: &Measurement) -> f64 {
     let bounded = |latency: &MeasuredLatency| slo::Bounded {
         value: latency.microseconds as f64,
         lower: latency.lower as f64,
@@ -46,8 +41,13 @@ pub fn throughput(row: &Measurement) -> Interval {
     };
     let medians = row.latencies.iter().filter(|latency| latency.percentile == Percentile::P50);
     let slowest = medians.max_by_key(|latency| latency.microseconds).map(bounded);
-    let error = slo::throughput_log_error(shown_throughput_error(row), natural(i64::from(row.count)), slowest);
-    let (value, factor) = (row.per_kilosecond as f64, slo::factor_to_bound(error));
+    let shown = row.per_kilosecond_error.map(|error| error as f64 / row.per_kilosecond.max(1) as f64);
+    slo::throughput_log_error(shown, natural(i64::from(row.count)), slowest)
+}
+
+/// The throughput of a row, per 1,000 seconds.
+pub fn throughput(row: &Measurement) -> Interval {
+    let (value, factor) = (row.per_kilosecond as f64, slo::factor_to_bound(throughput_error(row)));
     Interval {
         value: row.per_kilosecond,
         lower: (value / factor).floor() as i64,

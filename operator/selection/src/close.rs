@@ -8,6 +8,7 @@
 //! zone (Kim and Nelson, "A fully sequential procedure for indifference-zone selection in simulation", ACM TOMACS 11,
 //! 2001).
 
+use slipway_analysis::slo::ERRORS_TO_BOUND;
 use slipway_crds::v1alpha1::{
     agent_deployment::OptimizeFor,
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
@@ -21,11 +22,9 @@ use crate::{
 /// How often close points are measured again at least: with the first measurement there is one in the middle.
 pub const ROUNDS: i32 = 2;
 /// How often at most.
-pub const MOST_ROUNDS: i32 = 6;
+const MOST_ROUNDS: i32 = 6;
 /// By how much a choice may be worse than the best, in ln of what is looked for.
 const INDIFFERENCE: f64 = 0.03;
-/// One-sided bounds of 95 % lie so many standard errors away.
-const ERRORS_TO_BOUND: f64 = 1.645;
 /// The standard error of a median of normal values is greater than that of their mean by the root of pi / 2.
 const OF_THE_MEDIAN: f64 = 1.2533;
 /// Points that are measured again at most.
@@ -86,7 +85,7 @@ struct Sample {
 impl Sample {
     /// Nothing of a point that those rounds refuted.
     fn before(round: i32, inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<Self> {
-        let met = met(inputs, measurements, point, |of| of < round);
+        let met = met(inputs, measurements, point, round);
         let scores: Vec<f64> = met.iter().map(|at| rank::score(inputs, &measurements[*at]).ln()).collect();
         let middle = *scores.get(scores.len().checked_sub(1)? / 2)?;
         let count = scores.len() as f64;
@@ -111,10 +110,9 @@ fn undecided(inputs: &ProfileInputs, measurements: &[Measurement], points: &[usi
         let error = OF_THE_MEDIAN * noise * (1.0 / of.count + 1.0 / best.count).sqrt();
         of.middle + ERRORS_TO_BOUND * error - best.middle
     };
-    let rivals = found.iter().filter(|of| of.point != best.point && margin(of) > INDIFFERENCE);
-    let rivals: Vec<usize> = rivals.map(|of| of.point).collect();
-    let takes_part = |of: &&Sample| of.point == best.point || rivals.contains(&of.point);
-    if rivals.is_empty() { Vec::new() } else { found.iter().filter(takes_part).map(|of| of.point).collect() }
+    let takes_part = |of: &&Sample| of.point == best.point || margin(of) > INDIFFERENCE;
+    let points: Vec<usize> = found.iter().filter(takes_part).map(|of| of.point).collect();
+    if points.len() > 1 { points } else { Vec::new() }
 }
 
 /// Whether a turn was taken.
@@ -125,20 +123,15 @@ pub fn is_taken(measurements: &[Measurement], turn: Turn) -> bool {
 /// The row whose figures stand for a point, by the position of its first measurement: the middle one of those that
 /// meet the objectives, the worse of two. Nothing where the first does not meet them, or most of all miss them.
 pub fn figures(inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<usize> {
-    let met = met(inputs, measurements, point, |_| true);
+    let met = met(inputs, measurements, point, i32::MAX);
     met.get(met.len().checked_sub(1)? / 2).copied()
 }
 
-/// The measurements of a point that meet the objectives, the worst first: of the first one and of some rounds. None
-/// where the first does not meet them, or most of all miss them.
-fn met(
-    inputs: &ProfileInputs,
-    measurements: &[Measurement],
-    point: usize,
-    is_wanted: impl Fn(i32) -> bool,
-) -> Vec<usize> {
+/// The measurements of a point that meet the objectives, the worst first: of the first one and of the rounds before
+/// `before`. None where the first does not meet them, or most of all miss them.
+fn met(inputs: &ProfileInputs, measurements: &[Measurement], point: usize, before: i32) -> Vec<usize> {
     let first = &measurements[point];
-    let again = repeats(measurements, first).filter(|(_, row)| row.round.is_none_or(&is_wanted));
+    let again = repeats(measurements, first).filter(|(_, row)| row.round.is_none_or(|round| round < before));
     let rows: Vec<(usize, &Measurement)> = [(point, first)].into_iter().chain(again).collect();
     let with = |verdict| rows.iter().filter(move |(_, row)| row.verdict == verdict);
     let misses = with(MeasurementVerdict::Infeasible).count();

@@ -19,7 +19,9 @@ pub use self::bounds::{
 pub use self::clustered::{Group, design_effect, groups, judge_groups};
 pub use self::nearest::{Nearest, Shortfall, nearest};
 pub use self::sequential::{RateTest, Side};
-pub use self::spread::{Bounded, SAMPLED_LOG_ERROR, factor_to_bound, latency_log_error, throughput_log_error};
+pub use self::spread::{
+    Bounded, ERRORS_TO_BOUND, SAMPLED_LOG_ERROR, factor_to_bound, latency_log_error, throughput_log_error,
+};
 
 /// One-sided confidence of bounds unless a caller asks otherwise.
 pub const CONFIDENCE: f64 = 0.95;

@@ -5,7 +5,7 @@ const LEAST: f64 = 0.01;
 /// The standard error of what says nothing of its spread.
 const UNKNOWN: f64 = 0.3;
 /// One-sided bounds of 95 % lie so many standard errors away.
-const ERRORS_TO_BOUND: f64 = 1.645;
+pub const ERRORS_TO_BOUND: f64 = 1.645;
 
 /// A measured percentile with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]

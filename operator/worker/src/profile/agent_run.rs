@@ -171,13 +171,14 @@ impl Agent {
             if all.len() >= looked + measure.first_chunk as usize {
                 watch.observe(&successes(&all[looked..]));
                 looked = all.len();
+                if let Decision::Stop(reason) = watch.decide(started.elapsed()) {
+                    break reason;
+                }
             }
-            let enough = all.len() >= measure.max_requests as usize
-                || started.elapsed() >= Duration::from_millis(measure.max_level_millis);
-            match watch.decide(started.elapsed()) {
-                Decision::Stop(reason) if looked == all.len() => break reason,
-                _ if enough => break format!("the level has used up its {} runs or its time", all.len()),
-                Decision::GoOn | Decision::Stop(_) => {}
+            if all.len() >= measure.max_requests as usize
+                || started.elapsed() >= Duration::from_millis(measure.max_level_millis)
+            {
+                break format!("the level has used up its {} runs or its time", all.len());
             }
         };
         // What is in flight ends by itself, or the slow runs among it would be missing.

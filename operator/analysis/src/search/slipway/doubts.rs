@@ -16,13 +16,12 @@ use super::super::model::Contradicted;
 use super::super::surrogate::Surrogate;
 use super::super::{Cell, Proposal, Purpose};
 use super::{Scored, Slipway, View};
+use crate::slo::ERRORS_TO_BOUND;
 
 /// A level beside the choice is run when it is feasible with this chance.
 const LIKELY: f64 = 0.3;
 /// A sampled limit that is met with this chance rules nothing out.
 const SURE: f64 = 0.95;
-/// Standard deviations above its expectation that a cell is taken to reach at most: a one-sided bound of 95 %.
-const BOUND: f64 = 1.645;
 /// Values that an axis may have for each of them to be run once.
 const FEW_VALUES: usize = 6;
 /// Values of an axis that are run before a rule of thumb on it is believed.
@@ -77,16 +76,16 @@ impl Slipway {
     /// The best cell of those that every run like them speaks against only by missing a limit. Such runs tell little of
     /// the load that is borne. So an arm of the warm engine, where a run is cheap, is not left before it met the
     /// limits. Nor is a value on one of some axes. Both are left where no cell of theirs that may meet the limits is
-    /// expected to be better than the best within [`BOUND`] standard deviations.
+    /// better than the best by its upper bound of 95 %.
     fn only_missed(&self, view: &View<'_>, scored: &[Scored], axes: &[usize]) -> Option<Proposal> {
         let best = view.incumbent?;
         let may_win = |s: &&Scored| {
-            let most = s.score.objective + BOUND * s.score.spread;
+            let most = s.score.objective + ERRORS_TO_BOUND * s.score.spread;
             s.score.feasible >= LIKELY && most > best.objective + self.settings.stop_gain && self.fits(view, s.cell)
         };
         let hopeful: Vec<&Scored> = scored.iter().filter(may_win).collect();
-        let met: Vec<usize> = view.ledger.cells_that_met().map(|cell| cell.arm).collect();
-        let known: Vec<usize> = met.iter().copied().chain(view.pending.iter().map(|cell| cell.arm)).collect();
+        let known = view.ledger.cells_that_met().chain(view.pending.iter().copied());
+        let known: Vec<usize> = known.map(|cell| cell.arm).collect();
         let engine = |arm: usize| self.space.arms[arm].engine;
         let warm = view.ledger.warm().map(engine);
         let has_only_missed = |arm: usize| view.ledger.arm_tried(arm) && !known.contains(&arm);
@@ -95,7 +94,8 @@ impl Slipway {
         let of_axis = |axis: &usize| {
             let values = &self.model.kernel.values()[*axis];
             let is_known = |arm: usize| known.iter().any(|run| values.of[*run] == values.of[arm]);
-            let next = hopeful.iter().find(|s| values.examples.len() <= FEW_VALUES && !is_known(s.cell.arm))?;
+            let is_short = values.examples.len() <= FEW_VALUES;
+            let next = hopeful.iter().filter(|_| is_short).find(|s| !is_known(s.cell.arm))?;
             Some((*next, self.space.axes[values.axis].name.as_str()))
         };
         let (next, what) = of_warm.or_else(|| axes.iter().find_map(of_axis))?;

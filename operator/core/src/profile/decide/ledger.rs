@@ -299,14 +299,11 @@ fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool
     let latencies = measured(inputs).into_iter().map(|of| latency(row, of).map(|l| l.value.max(1.0)));
     let of_gpus = inputs.gpu.iter().map(|limit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1))));
     let values: Vec<Option<f64>> = std::iter::once(throughput).chain(latencies).chain(of_gpus).collect();
-    let median = row.latencies.iter().filter(|l| l.percentile == Percentile::P50).max_by_key(|l| l.microseconds);
     let errors = measured(inputs).into_iter().map(|of| slo::latency_log_error(latency(row, of)));
-    let count = u64::try_from(row.count).unwrap_or(0);
-    let log_sds: Vec<f64> =
-        std::iter::once(slo::throughput_log_error(bounds::shown_throughput_error(row), count, median.map(bounded)))
-            .chain(errors)
-            .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
-            .collect();
+    let log_sds: Vec<f64> = std::iter::once(bounds::throughput_error(row))
+        .chain(errors)
+        .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
+        .collect();
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
