@@ -5,6 +5,7 @@ mod costs;
 mod engines;
 mod gauges;
 mod jobs;
+mod notifications;
 mod objectives;
 mod profiles;
 mod rollouts;
@@ -28,12 +29,14 @@ use slipway_crds::{
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
 
+pub use self::notifications::NotificationOutcome;
 use self::{
     conditions::Conditions,
     costs::Costs,
     engines::EngineBuilds,
     gauges::Watched,
     jobs::Jobs,
+    notifications::Notifications,
     objectives::Objectives,
     profiles::Campaigns,
     rollouts::Rollouts,
@@ -46,19 +49,6 @@ use crate::kube_io::cache::Cache;
 struct ReconciliationLabels {
     kind: String,
     outcome: &'static str,
-}
-
-/// Labels of a notification. Receivers are those of the operator's configuration, outcomes a closed vocabulary.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NotificationLabels {
-    receiver: String,
-    outcome: &'static str,
-}
-
-/// Labels of a receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReceiverLabels {
-    receiver: String,
 }
 
 /// Labels of a kind.
@@ -74,8 +64,7 @@ pub struct Metrics {
     reconciliations: Family<ReconciliationLabels, Counter>,
     durations: Family<KindLabels, Histogram>,
     leading: Gauge,
-    notifications: Family<NotificationLabels, Counter>,
-    waiting: Family<ReceiverLabels, Gauge>,
+    notifications: Notifications,
     shown: Shown,
 }
 
@@ -121,13 +110,11 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("leading", "Whether this process leads", leading.clone());
-        let notifications = Family::<NotificationLabels, Counter>::default();
-        let waiting = Family::<ReceiverLabels, Gauge>::default();
-        registry.register("notifications", "Notifications by receiver and outcome", notifications.clone());
-        registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
+        let notifications = Notifications::default();
+        notifications.register(&mut registry);
         let shown = Shown::default();
         shown.register(&mut registry);
-        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting, shown }
+        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, shown }
     }
 
     /// Counts a reconciliation.
@@ -136,15 +123,19 @@ impl Metrics {
         self.durations.get_or_create(&KindLabels { kind: kind.to_owned() }).observe(duration.as_secs_f64());
     }
 
+    /// Shows a receiver of notifications that has none yet.
+    pub fn show_receiver(&self, receiver: &str) {
+        self.notifications.begin(receiver);
+    }
+
     /// Counts the outcome of a notification.
-    pub fn notified(&self, receiver: &str, outcome: &'static str) {
-        self.notifications.get_or_create(&NotificationLabels { receiver: receiver.to_owned(), outcome }).inc();
+    pub fn notified(&self, receiver: &str, outcome: NotificationOutcome) {
+        self.notifications.count(receiver, outcome);
     }
 
     /// Says how many notifications wait for a receiver.
     pub fn waiting(&self, receiver: &str, count: usize) {
-        let labels = ReceiverLabels { receiver: receiver.to_owned() };
-        self.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.notifications.wait(receiver, count);
     }
 
     /// Names the AgentDeployments whose conditions, objectives and rollouts are shown.

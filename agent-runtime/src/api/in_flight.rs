@@ -375,6 +375,7 @@ impl Counted {
             micros: timings::model_time(step, end),
             first_token_micros: step.first_token.map(|first| first.at.micros_since(step.sent_at)),
             inter_token_micros: timings::inter_token(step),
+            input_tokens: step.prompt_tokens,
             output_tokens: step.output_tokens,
             error,
         });

@@ -24,8 +24,9 @@ const FIRST_TOKEN_BOUNDS: [f64; 15] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0];
 /// Bounds in seconds for the time between tokens.
 const INTER_TOKEN_BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.3, 0.5, 1.0];
-/// Bounds in tokens that the conventions recommend, up to what one call can write.
-const TOKEN_BOUNDS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0];
+/// Bounds in tokens that the conventions recommend, up to what one call can read.
+const TOKEN_BOUNDS: [f64; 11] =
+    [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 
 type ObjectiveGauges = Family<ObjectiveLabels, Gauge<f64, AtomicU64>>;
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -56,7 +57,7 @@ pub struct Metrics {
     model_call: Histograms<ModelLabels>,
     first_token: Histograms<ModelLabels>,
     inter_token: Histograms<ModelLabels>,
-    tokens: Histograms<ModelLabels>,
+    tokens: Histograms<TokenLabels>,
     execute_tool: Histograms<ToolLabels>,
     /// Where clients name a tenant.
     tenants: Option<TenantMetrics>,
@@ -75,6 +76,8 @@ pub struct ModelCallMetrics {
     pub first_token_micros: Option<u64>,
     /// The mean gap between tokens.
     pub inter_token_micros: Option<u64>,
+    /// Tokens read; `None` where the engine does not count them.
+    pub input_tokens: Option<u32>,
     /// Tokens written.
     pub output_tokens: u32,
     /// The label of the error; empty for none.
@@ -153,6 +156,15 @@ struct ModelLabels {
     error_type: &'static str,
 }
 
+/// Those of OTel's `gen_ai.client.token.usage`, with the error of the call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    gen_ai_operation_name: &'static str,
+    gen_ai_request_model: String,
+    gen_ai_token_type: &'static str,
+    error_type: &'static str,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabels {
     gen_ai_tool_name: String,
@@ -220,7 +232,7 @@ impl Metrics {
                 "Mean time between the tokens of a model call",
                 || Histogram::new(INTER_TOKEN_BOUNDS),
             ),
-            tokens: histograms(r, "gen_ai_client_token_usage", "Output tokens of model calls", || {
+            tokens: histograms(r, "gen_ai_client_token_usage", "Tokens of model calls, by what they are", || {
                 Histogram::new(TOKEN_BOUNDS)
             }),
             execute_tool: histograms(r, "gen_ai_execute_tool_duration_seconds", "Duration of tool calls", || {
@@ -348,7 +360,12 @@ impl Metrics {
             error_type: call.error,
         };
         self.model_call.get_or_create(&labels).observe(seconds(call.micros));
-        self.tokens.get_or_create(&labels).observe(f64::from(call.output_tokens));
+        let tokens = [("input", call.input_tokens), ("output", Some(call.output_tokens))];
+        for (gen_ai_token_type, tokens) in tokens.into_iter().filter_map(|(kind, tokens)| Some((kind, tokens?))) {
+            let ModelLabels { gen_ai_operation_name, gen_ai_request_model, error_type } = labels.clone();
+            let labels = TokenLabels { gen_ai_operation_name, gen_ai_request_model, gen_ai_token_type, error_type };
+            self.tokens.get_or_create(&labels).observe(f64::from(tokens));
+        }
         if let Some(micros) = call.first_token_micros {
             self.first_token.get_or_create(&labels).observe(seconds(micros));
         }

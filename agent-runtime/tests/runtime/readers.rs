@@ -151,7 +151,11 @@ async fn what_a_cancelled_run_had_done_is_counted() {
     until_ended(&sidecar, "cancelled", 1).await;
     let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
     let has = |name: &str, value: &str| metrics.lines().any(|line| line.starts_with(name) && line.ends_with(value));
-    assert!(has("gen_ai_client_token_usage_sum{", " 20.0"), "{metrics}");
+    let tokens = |kind: &str, sum: &str| {
+        let is_sum = |line: &&str| line.starts_with("gen_ai_client_token_usage_sum{") && line.contains(kind);
+        metrics.lines().find(is_sum).is_some_and(|line| line.ends_with(sum))
+    };
+    assert!(tokens("gen_ai_token_type=\"output\"", " 20.0"), "{metrics}");
     assert!(has("gen_ai_execute_tool_duration_seconds_count{", " 1"), "{metrics}");
 }
 

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use pretty_assertions::assert_eq;
@@ -22,7 +23,7 @@ use slipway_e2e::{
     agents::{READY_LIMIT, draw_question, facts_agent, fresh_seed, namespace_with_servers, workload_source},
     cluster,
     load::pod::LoadPlan,
-    namespace::Namespace,
+    namespace::{Namespace, Outcome},
     operator::Operator,
     rollouts::{AGENT, Bench},
     store::RETENTION,
@@ -39,7 +40,7 @@ const FAILING: &str = "failing";
 /// Rules are evaluated every five seconds, messages wait a second, and Prometheus repeats alerts every minute.
 const LIMIT: Duration = Duration::from_secs(300);
 /// What the chart is told, as docs/metrics.md and docs/alerts.md say.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 17] = [
     "monitoring.enabled=true",
     "monitoring.interval=5s",
     "monitoring.labels.release=kube-prometheus-stack",
@@ -53,6 +54,9 @@ const VALUES: [&str; 14] = [
     "notifications.receivers[0].name=team-on-call",
     "notifications.receivers[0].pagerDuty.routingKeyFile=routing-key",
     "notifications.receivers[0].pagerDuty.url=http://receivers.monitoring/v2/enqueue",
+    "notifications.receivers[1].name=away",
+    "notifications.receivers[1].pagerDuty.routingKeyFile=routing-key",
+    "notifications.receivers[1].pagerDuty.url=http://away.monitoring/v2/enqueue",
     RETENTION,
 ];
 /// The routing key of the operator's own notifications, in the Secret that the chart names.
@@ -61,15 +65,33 @@ const OPERATORS_KEY: &str = "e2e-operators-routing-key";
 const MEASURED: &str = "facts-agent";
 /// What Prometheus has had for longer than a panel's step, once the canary is judged and the measured agent has
 /// answered.
-const AWAITED: [&str; 7] = [
+const AWAITED: [&str; 12] = [
     "slipway_operator_rollout_log_evidence offset 15s",
     "slipway_operator_rollout_expected_verdict_seconds offset 15s",
     "slipway_operator_rollout_guardrail_value offset 15s",
     "rate(gen_ai_execute_tool_duration_seconds_count[1m] offset 15s) > 0",
-    "rate(slipway_operator_notifications_total[1m] offset 15s)",
+    "rate(slipway_runs_shed_total[1m] offset 15s) > 0",
+    "rate(slipway_tasks_judged_total{success=\"true\"}[1m] offset 15s) > 0",
+    "rate(slipway_tasks_judged_total{success=\"false\"}[1m] offset 15s) > 0",
+    "rate(gen_ai_client_token_usage_sum{gen_ai_token_type=\"output\"}[1m] offset 15s) > 0",
+    "rate(slipway_operator_notifications_total{outcome=\"failed_attempt\"}[10m] offset 15s) > 0",
+    "slipway_operator_notifications_waiting offset 15s > 0",
     "rate(slipway_operator_reconciliations_total{outcome!=\"success\"}[1m] offset 15s)",
     "slipway_operator_store_free_bytes offset 15s",
 ];
+/// Queries that answer 0 here: dashboard, panel, legend.
+const QUIET: [[&str; 3]; 5] = [
+    // A pod that does not serve is no endpoint of its Service.
+    ["Slipway / Agent", "Refused runs", "{{reason}}"],
+    // No run of the campaign failed.
+    ["Slipway / Agent", "Share of failed runs", "predicted"],
+    ["Slipway / Fleet", "Error rates and throughput", ""],
+    // The GPU whose figures were recorded had none.
+    ["Slipway / Agent", "XID errors", "{{pod}} {{gpu}}"],
+    ["Slipway / Operator", "Failed sweeps", "{{namespace}}"],
+];
+/// Runs that clients begin at once: more than the pods of the measured agent admit.
+const BURST: usize = 40;
 
 #[tokio::test]
 async fn monitors_rules_panels_and_routes_work_with_the_prometheus_operator() {
@@ -91,7 +113,7 @@ async fn monitors_rules_panels_and_routes_work_with_the_prometheus_operator() {
     alerts_reach_slack_and_pager_duty(&monitoring, &bench).await;
     what_dashboards_show_happens(&monitoring, &bench).await;
     let span = Span { start: begun, end: now() };
-    every_panel_has_data(drawn(&monitoring, (NAMESPACE, &[AGENT, MEASURED]), span).await);
+    every_panel_has_data(drawn(&monitoring, (NAMESPACE, &[AGENT, MEASURED, FAILING]), span).await);
     load.stop().await.unwrap();
 }
 
@@ -259,7 +281,7 @@ async fn what_dashboards_show_happens(monitoring: &Namespace, bench: &Bench) {
     let mut broken = facts_agent().unwrap();
     broken["metadata"]["name"] = json!("broken");
     broken["spec"]["engine"]["custom"]["options"] = json!({"weightNoisePercent": "lots"});
-    broken["spec"]["alerts"] = json!({"receivers": ["team-on-call"]});
+    broken["spec"]["alerts"] = json!({"receivers": ["team-on-call", "away"]});
     bench.apply(&broken).await.unwrap();
     the_operator_notifies_pager_duty(monitoring).await;
     a_quota_refuses_jobs().await;
@@ -274,7 +296,7 @@ async fn what_dashboards_show_happens(monitoring: &Namespace, bench: &Bench) {
     for expression in AWAITED {
         let url = Url::parse_with_params("http://prometheus/api/v1/query", [("query", expression)]).unwrap();
         let path = format!("{}?{}", url.path(), url.query().unwrap());
-        ask_a_question(bench).await;
+        clients_ask_and_judge(bench).await;
         ask(monitoring, ("prometheus", &path), |answer| {
             let has_data = answer["data"]["result"].as_array().is_some_and(|result| !result.is_empty());
             if has_data { Ok(()) } else { Err(answer.to_string()) }
@@ -317,10 +339,18 @@ async fn a_store_is_swept() {
     assert_eq!(end.failure, None);
 }
 
-async fn ask_a_question(bench: &Bench) {
+/// One answer is right, one is not, and some runs are more than the pods admit.
+async fn clients_ask_and_judge(bench: &Bench) {
     let question = draw_question(fresh_seed()).unwrap();
     bench.namespace.teach(&question).await.unwrap();
-    println!("{}", bench.namespace.ask(MEASURED, &question.question).await.unwrap());
+    for success in [true, false] {
+        let answer = bench.namespace.ask(MEASURED, &question.question).await.unwrap();
+        let judgement = json!({"run": answer["id"], "success": success});
+        bench.namespace.request("POST", MEASURED, "/v1/feedback", Some(&judgement)).await.unwrap();
+    }
+    let runs = join_all((0..BURST).map(|_| bench.namespace.ask(MEASURED, &question.question))).await;
+    let has_answer = |run: &Outcome<Value>| run.as_ref().is_ok_and(|run| run["answer"].is_string());
+    println!("{} of {BURST} runs at once were refused", runs.iter().filter(|run| !has_answer(run)).count());
 }
 
 /// What was answered stands beside the suite's record, from which the images of docs/metrics.md are drawn.
@@ -331,4 +361,8 @@ fn every_panel_has_data(all: Vec<Drawn>) {
     println!("{} queries of {} have data", all.len() - all.iter().filter(has_none).count(), all.len());
     let missing: Vec<_> = all.iter().filter(has_none).collect();
     assert!(missing.is_empty(), "{missing:?}");
+    let of = |drawn: &Drawn| [drawn.dashboard.clone(), drawn.panel.clone(), drawn.legend.clone()];
+    let quiet: BTreeSet<[String; 3]> = all.iter().filter(|drawn| drawn.is_quiet()).map(of).collect();
+    let expected: BTreeSet<[String; 3]> = QUIET.iter().map(|names| names.map(str::to_owned)).collect();
+    assert_eq!(quiet, expected, "what shows nothing but 0");
 }

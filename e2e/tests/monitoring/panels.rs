@@ -31,6 +31,18 @@ pub struct Drawn {
     pub series: Vec<Value>,
 }
 
+impl Drawn {
+    /// Whether it shows 0 and nothing else. What it cannot compute (`NaN`) shows nothing either.
+    pub fn is_quiet(&self) -> bool {
+        self.series.iter().all(is_zero)
+    }
+}
+
+fn is_zero(series: &Value) -> bool {
+    let values = series["values"].as_array().into_iter().flatten();
+    values.filter_map(|value| value[1].as_str()?.parse::<f64>().ok()).all(|value| value == 0.0 || value.is_nan())
+}
+
 /// From and until when a dashboard shows, in seconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
@@ -57,18 +69,21 @@ fn chosen(expression: &str, dashboard: &Value, namespace: &str, agent: &str) -> 
     })
 }
 
-/// What every query of every panel shows. A dashboard of one agent is asked about each of them in turn, until one has
-/// data: a person chooses the agent as well.
+/// What every query of every panel shows. A dashboard of one agent is asked about each of them in turn, until one
+/// shows more than 0: a person chooses the agent as well.
 pub async fn drawn(monitoring: &Namespace, (namespace, agents): (&str, &[&str]), span: Span) -> Vec<Drawn> {
     let mut all = Vec::new();
     for dashboard in dashboards() {
         for panel in dashboard["panels"].as_array().unwrap() {
             for (number, target) in panel["targets"].as_array().into_iter().flatten().enumerate() {
-                let mut series = Vec::new();
+                let mut series: Vec<Value> = Vec::new();
                 for agent in agents {
                     let expression = chosen(target["expr"].as_str().unwrap(), &dashboard, namespace, agent);
-                    series = over(monitoring, &expression, span).await;
-                    if !series.is_empty() {
+                    let of_agent = over(monitoring, &expression, span).await;
+                    if series.is_empty() || !of_agent.iter().all(is_zero) {
+                        series = of_agent;
+                    }
+                    if !series.iter().all(is_zero) {
                         break;
                     }
                 }

@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 
 use super::receiver::{Receiver, RequestError};
 use crate::{
-    metrics::Metrics,
+    metrics::{Metrics, NotificationOutcome},
     outgoing::{self, OutgoingError},
 };
 
@@ -102,7 +102,8 @@ impl Notifier {
             |receiver| ReceiverQueue { receiver, outbox: Mutex::new(Outbox::new(policy.clone())), wake: Notify::new() };
         let ca_file = settings.ca_file.as_ref().map(|file| settings.path(file));
         let http = outgoing::client("notifications.caFile", ca_file.as_deref()).map_err(NotifierError::Client)?;
-        let queues = receivers.into_iter().map(queue).collect();
+        let queues: Vec<ReceiverQueue> = receivers.into_iter().map(queue).collect();
+        queues.iter().for_each(|queue| metrics.show_receiver(queue.receiver.name()));
         Ok(Self(Arc::new(Inner { queues, http, policy, outside, metrics, offered: Mutex::default() })))
     }
 
@@ -169,14 +170,14 @@ impl Inner {
             (outbox.offer(announcement, Instant::now()), outbox.len())
         };
         if offer.took_back {
-            self.metrics.notified(receiver, "taken_back");
+            self.metrics.notified(receiver, NotificationOutcome::TakenBack);
         }
         match offer.offered {
-            Offered::Duplicate => self.metrics.notified(receiver, "duplicate"),
+            Offered::Duplicate => self.metrics.notified(receiver, NotificationOutcome::Duplicate),
             Offered::Queued => queue.wake.notify_one(),
         }
         if let Some(dropped) = offer.dropped {
-            self.metrics.notified(receiver, "dropped");
+            self.metrics.notified(receiver, NotificationOutcome::Dropped);
             warn!(
                 receiver,
                 subject = name_of(&dropped),
@@ -270,11 +271,11 @@ impl Inner {
         };
         match (settled, answer) {
             (Settled::Delivered, _) => {
-                self.metrics.notified(receiver, "delivered");
+                self.metrics.notified(receiver, NotificationOutcome::Delivered);
                 info!(receiver, subject, happening, attempt, "notified");
             }
             (Settled::Again { after }, _) => {
-                self.metrics.notified(receiver, "failed_attempt");
+                self.metrics.notified(receiver, NotificationOutcome::FailedAttempt);
                 debug!(
                     receiver,
                     subject,
@@ -286,11 +287,11 @@ impl Inner {
                 );
             }
             (Settled::GivenUp, Answer::Refused { .. }) => {
-                self.metrics.notified(receiver, "refused");
+                self.metrics.notified(receiver, NotificationOutcome::Refused);
                 warn!(receiver, subject, happening, attempt, reason, "a receiver refused a notification");
             }
             (Settled::GivenUp, Answer::Delivered | Answer::Later { .. }) => {
-                self.metrics.notified(receiver, "given_up");
+                self.metrics.notified(receiver, NotificationOutcome::GivenUp);
                 warn!(receiver, subject, happening, attempt, reason, "a notification was abandoned");
             }
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use slipway_crds::store::StoreRecord;
 use slipway_operator::{
     kube_io::cache::{Cache, Kept, Stripped, cache},
-    metrics::Metrics,
+    metrics::{Metrics, NotificationOutcome},
 };
 
 use super::read;
@@ -65,8 +65,8 @@ pub fn exposition() -> String {
     metrics.reconciled("AgentDeployment", "success", Duration::from_millis(20));
     metrics.reconciled("AgentDeployment", "conflict", Duration::from_millis(20));
     metrics.reconciled("Engine", "apply", Duration::from_secs(2));
-    metrics.notified("on-call", "delivered");
-    metrics.notified("on-call", "failed_attempt");
+    metrics.notified("on-call", NotificationOutcome::Delivered);
+    metrics.notified("on-call", NotificationOutcome::FailedAttempt);
     metrics.waiting("on-call", 1);
     sorted(&metrics.encode())
 }
