@@ -42,8 +42,12 @@ e2e/cluster/prerequisites.sh
   crds_of() { (cd e2e/tools/flux && go list -m -f '{{.Dir}}/config/crd/bases' "github.com/fluxcd/$1"); }
   SLIPWAY_E2E_SOURCE_CONTROLLER_CRDS=$(crds_of source-controller)
   SLIPWAY_E2E_KUSTOMIZE_CONTROLLER_CRDS=$(crds_of kustomize-controller)
+  export SLIPWAY_E2E_SOURCE_CONTROLLER_CRDS SLIPWAY_E2E_KUSTOMIZE_CONTROLLER_CRDS
+}
+# Both have an autoscaler beside their agent.
+[[ " $* " != *" argocd "* && " $* " != *" flux "* ]] || {
   SLIPWAY_E2E_METRICS_SERVER=$(e2e/tools/build.sh metrics-server)
-  export SLIPWAY_E2E_SOURCE_CONTROLLER_CRDS SLIPWAY_E2E_KUSTOMIZE_CONTROLLER_CRDS SLIPWAY_E2E_METRICS_SERVER
+  export SLIPWAY_E2E_METRICS_SERVER
 }
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet

@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     path::Path,
     process::{Child, Command, Output},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::batch::v1::Job;
@@ -114,15 +114,31 @@ pub fn slipway(namespace: &Namespace, decision: &str, agent: &str) {
     assert!(output.status.success());
 }
 
-/// Scales the agent to two pods, and waits until both are ready.
+/// Scales the agent, and waits until so many pods are ready.
 ///
 /// # Panics
 /// When they are not in time.
-pub async fn scale_to_two(namespace: &Namespace) {
-    kubectl(&["--namespace", namespace.name(), "scale", "agentdeployment", AGENT, "--replicas=2"]);
-    let has_two = |agent: &AgentDeployment| {
+pub async fn scale_to(namespace: &Namespace, pods: i32) {
+    let replicas = format!("--replicas={pods}");
+    kubectl(&["--namespace", namespace.name(), "scale", "agentdeployment", AGENT, &replicas]);
+    let has_them = |agent: &AgentDeployment| {
         let ready = agent.status.as_ref().and_then(|status| status.ready_pods);
-        if ready == Some(2) { Ok(()) } else { Err(format!("{ready:?} pods are ready")) }
+        if ready == Some(pods) { Ok(()) } else { Err(format!("{ready:?} pods are ready")) }
     };
-    namespace.wait(AGENT, "two pods", READY_LIMIT, has_two).await.unwrap();
+    namespace.wait(AGENT, &format!("{pods} pods"), READY_LIMIT, has_them).await.unwrap();
+}
+
+/// Looks every second until a tool is as it should be. `look` gives what it found, or what it saw instead.
+///
+/// # Panics
+/// When that does not come true within `limit`, with what was seen last.
+pub async fn eventually<T>(what: &str, limit: Duration, look: impl AsyncFn() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        match look().await {
+            Ok(found) => return found,
+            Err(last) => assert!(Instant::now() < deadline, "waited {limit:?} for {what}: {last}"),
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }

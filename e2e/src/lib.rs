@@ -1,14 +1,17 @@
 //! Scenarios on a real cluster, the test servers they use, and traffic.
 
 pub mod agents;
+pub mod autoscaler;
 pub mod builder;
 pub mod campaigns;
 pub mod checkpoints;
 pub mod cluster;
 pub mod gitops;
 pub mod load;
+pub mod metrics_server;
 pub mod namespace;
 pub mod operator;
+pub mod plugin;
 pub mod repository;
 pub mod rollouts;
 pub mod servers;

@@ -12,7 +12,11 @@ use slipway_crds::{labels, v1alpha1::AgentDeployment};
 use slipway_e2e::{
     agents::{READY_LIMIT, draw_question, facts_agent, fresh_seed, namespace_with_servers},
     namespace::{Namespace, condition_of},
+    plugin::{check_and_apply, document, first_watched, printed},
 };
+
+/// The agent whose manifest the plugin writes.
+const SECOND: &str = "second-agent";
 
 async fn jobs_of_kind(namespace: &Namespace, component: &str) -> Vec<String> {
     let selector = format!("{}={component}", labels::APP_COMPONENT);
@@ -76,21 +80,47 @@ async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespa
     namespace.wait_until_available("facts", Duration::from_secs(60)).await.unwrap();
 }
 
-/// The files of the second agent's model lie in a claim: those that were fetched for the first.
+/// The manifest of the second agent is the plugin's. The files of its model lie in a claim: those that were fetched for
+/// the first.
 async fn a_second_agent_of_the_same_files_from_a_claim_shares_engine_and_build(namespace: &Namespace) {
     let first = namespace.api::<AgentDeployment>().get("facts-agent").await.unwrap();
     let digest = first.status.and_then(|status| status.model).unwrap().source_digest;
     let before = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
-    let mut other: Value = facts_agent().unwrap();
-    other["metadata"]["name"] = json!("second-agent");
-    other["spec"]["model"]["uri"] = json!(format!("pvc://slipway-store/checkpoints/{digest}/files"));
-    other["spec"]["agent"]["systemPrompt"] = json!("You are the second agent.");
-    let agent = namespace.apply(&other).await.unwrap();
+    let model = format!("pvc://slipway-store/checkpoints/{digest}/files");
+    let images = ["--builder-image", "slipway.dev/slipway-model-builder:dev"];
+    let images = [&images[..], &["--triton-image", "slipway.dev/slipway-triton:dev"]].concat();
+    let flags = ["init", SECOND, "--model", &model, "--backend", "Custom", "--slo", "p50=5s"];
+    let manifest = printed(namespace, &[&flags[..], &images].concat());
+    check_and_apply(namespace, SECOND, &manifest);
+    let agent = namespace.api::<AgentDeployment>().get(SECOND).await.unwrap();
     let served = namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
     let after = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
     assert_eq!(after, before, "a second agent of the same files starts no build and no fetch");
     let engine = served.status.unwrap().selected.unwrap().artifact.unwrap().engine;
     assert_eq!(before.0, [format!("build-{}-1", engine.trim_start_matches("engine-"))]);
+    the_plugin_shows_and_explains_it(namespace, &engine).await;
+}
+
+async fn the_plugin_shows_and_explains_it(namespace: &Namespace, engine: &str) {
+    assert!(printed(namespace, &["get", SECOND]).starts_with("second-agent in answers: "));
+    for tree in [document(namespace, &["get", SECOND]), first_watched(namespace, SECOND).await] {
+        let revisions = tree["revisions"].as_array().unwrap();
+        let shares: Vec<_> =
+            revisions.iter().map(|of| (&of["role"], &of["sharePercent"], of["pods"][0].is_object())).collect();
+        assert_eq!(shares, [(&json!("Stable"), &json!(100), true)], "{tree}");
+        let told = [&tree["apiVersion"], &tree["kind"], &tree["stage"], &tree["selected"], &tree["progress"]["state"]];
+        assert_eq!(told, ["cli.slipway.dev/v1alpha1", "Tree", "Serving", "fp32", "Ready"], "{tree}");
+    }
+
+    let explained = document(namespace, &["explain", SECOND]);
+    let chosen = &explained["chosen"];
+    assert_eq!(
+        (&explained["kind"], &chosen["engineObject"], &chosen["isMeasured"], &chosen["standing"]["state"]),
+        (&json!("Explanation"), &json!(engine), &json!(false), &json!("Serving")),
+        "{explained}"
+    );
+    let text = printed(namespace, &["explain", SECOND]);
+    assert!(text.contains("nothing was measured, because the spec has no profiling"), "{text}");
 }
 
 async fn a_changed_prompt_takes_over_once_its_pod_is_ready(namespace: &Namespace) {

@@ -17,7 +17,7 @@ use slipway_crds::{
     labels,
     v1alpha1::{
         AgentDeployment, Engine, Profile,
-        agent_deployment::{Precision, ProfilingDriver, TakenDefaults},
+        agent_deployment::{Precision, ProfilingDriver, TakenDefaults, TakenVersion, VersionedBackend},
         engine::FailureClass,
         profile::{Measurement, MeasurementPurpose},
     },
@@ -27,8 +27,12 @@ use slipway_e2e::{
     cluster,
     namespace::{Namespace, condition_of},
 };
+use slipway_vocabulary::serving::NoBuildBackend;
 
 const IMAGE: &str = "slipway.dev/slipway-no-build-stand-in:dev";
+/// NVIDIA's image with the version that manifests/values.yaml pins.
+const NVIDIAS_IMAGE: &str = "nvcr.io/nvidia/tritonserver:25.11-vllm-python-py3";
+const PINNED: &str = "0.11.0";
 /// Triton with neither backend.
 const OTHER_IMAGE: &str = "slipway.dev/slipway-triton:dev";
 const H100: &str = "NVIDIA-H100-80GB-HBM3";
@@ -193,27 +197,43 @@ async fn vllm_serves_a_checkpoint_with_its_arguments_and_answers() {
     namespace.delete().await.unwrap();
 }
 
-/// The smallest manifest of the README, with the stand-in's image and a checkpoint of the namespace.
+/// The smallest manifest of the README, with a checkpoint of the namespace. It names neither version nor image.
 fn smallest() -> Value {
     let mut manifest: Value = serde_norway::from_str(include_str!("../../docs/examples/smallest.yaml")).unwrap();
     manifest["spec"]["model"]["uri"] = json!("pvc://models/support-agent");
     // The stand-in makes a token of every character, and takes 2,048 of them.
     manifest["spec"]["profiling"]["workloads"][0]["synthetic"] =
         json!({"inputTokens": 60, "outputTokens": 30, "toolCalls": 2, "toolResultTokens": 20});
-    manifest["spec"]["engine"]["vllm"] = json!({"image": IMAGE, "version": "0.11.0"});
     manifest
+}
+
+/// Gives the stand-in the name of NVIDIA's image on the node.
+fn name_the_stand_in_as_nvidias_image() {
+    let tag = ["ctr", "--namespace", "k8s.io", "images", "tag", "--force", IMAGE, NVIDIAS_IMAGE];
+    let output = cluster::on_node(&tag).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What serves is the image that has the pinned version.
+async fn the_pinned_version_serves(namespace: &Namespace) {
+    let pod = serving_pod(namespace, "support-agent").await.spec.unwrap();
+    let triton = pod.init_containers.into_iter().flatten().find(|container| container.name == "triton");
+    assert_eq!(triton.and_then(|triton| triton.image).as_deref(), Some(NVIDIAS_IMAGE));
 }
 
 /// What the smallest manifest leaves out is taken from the checkpoint, and stands in the status.
 #[tokio::test]
 async fn the_smallest_manifest_is_served() {
+    name_the_stand_in_as_nvidias_image();
     let namespace = namespace_with("smallest", H100, &["support-agent"]).await;
     namespace.campaign(&smallest()).await.unwrap();
     let object = namespace.apply(&smallest()).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     assert_eq!(served.selected.unwrap().display_name, "bf16");
-    let TakenDefaults { precision, max_seq_len, driver, .. } = served.defaults;
-    assert_eq!((precision, max_seq_len.is_some()), (Some(Precision::BF16), true));
+    let TakenDefaults { versions, precision, max_seq_len, driver } = served.defaults;
+    let pinned = TakenVersion::new(VersionedBackend::NoBuild(NoBuildBackend::VLLM), PINNED.to_owned());
+    assert_eq!((&versions, precision, max_seq_len.is_some()), (&vec![pinned], Some(Precision::BF16), true));
+    the_pinned_version_serves(&namespace).await;
     assert_eq!(driver, Some(ProfilingDriver::AgentRun));
     let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap().items;
     let rows = profiles.iter().flat_map(|profile| profile.status.iter().flat_map(|status| &status.measurements));
@@ -228,11 +248,11 @@ async fn the_smallest_manifest_is_served() {
     let revision = served.rollout.unwrap().stable;
     let mut written = smallest();
     written["spec"]["search"] = json!({"precision": ["BF16"]});
-    written["spec"]["engine"]["vllm"]["maxSeqLen"] = json!(max_seq_len);
+    written["spec"]["engine"]["vllm"] = json!({"version": PINNED, "maxSeqLen": max_seq_len});
     let object = namespace.apply(&written).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     assert_eq!(served.rollout.unwrap().stable, revision);
-    assert_eq!(served.defaults, TakenDefaults { driver, ..TakenDefaults::default() });
+    assert_eq!(served.defaults, TakenDefaults { versions, driver, ..TakenDefaults::default() });
     what_it_was_asked_is_measured(&namespace, written).await;
     namespace.delete().await.unwrap();
 }

@@ -13,28 +13,49 @@ use serde_json::{Value, json};
 use slipway_e2e::{
     agents::path,
     cluster,
-    gitops::{LOOK_EVERY, Programs, apply, kubectl},
+    gitops::{LOOK_EVERY, Programs, apply, eventually, kubectl},
     repository::{BRANCH, FOLDER, Repository},
 };
 
 /// The namespace of its objects.
-const NAMESPACE: &str = "argocd";
+pub const NAMESPACE: &str = "argocd";
 /// Names the binary, which is every program of Argo CD by its name.
 const BINARY: &str = "SLIPWAY_E2E_ARGOCD";
 /// Names the folder with the CRDs of the same release.
 const CRDS: &str = "SLIPWAY_E2E_ARGOCD_CRDS";
 /// What it is installed with beside Slipway's health checks.
 const INSTALLATION: &str = include_str!("installation.yaml");
-/// Ports on this machine: of Redis, and of the two servers with their metrics.
-const REDIS: &str = "127.0.0.1:17379";
+/// The project of Applications, unless another one is named.
+const PROJECT: &str = "default";
+/// Ports on this machine: of Redis, and of the repository server and the controller with their metrics.
+pub const REDIS: &str = "127.0.0.1:17379";
 const REDIS_PORT: &str = "17379";
-const REPO_SERVER: &str = "127.0.0.1:18081";
+pub const REPO_SERVER: &str = "127.0.0.1:18081";
 const REPO_SERVER_PORT: &str = "18081";
 const METRICS_PORTS: [&str; 2] = ["18082", "18084"];
+
+/// The annotation that makes it compare at once.
+const REFRESH: &str = "argocd.argoproj.io/refresh";
+/// Longest time of a comparison.
+const COMPARE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The running programs.
 pub struct ArgoCd {
     programs: Programs,
+}
+
+/// Where the manifests of an Application are, and the project that it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    pub folder: &'a str,
+    pub branch: &'a str,
+    pub project: &'a str,
+}
+
+impl Default for Source<'_> {
+    fn default() -> Self {
+        Self { folder: FOLDER, branch: BRANCH, project: PROJECT }
+    }
 }
 
 /// What Argo CD says of an Application.
@@ -96,18 +117,18 @@ impl ArgoCd {
 
     /// An Application that synchronizes a namespace by itself, and puts back what others change.
     pub fn follow(&self, name: &str, namespace: &str, repository: &Repository) {
-        self.follow_branch(name, namespace, repository, (FOLDER, BRANCH));
+        self.follow_source(name, namespace, repository, Source::default());
     }
 
-    /// The same of one folder and branch.
-    pub fn follow_branch(&self, name: &str, namespace: &str, repository: &Repository, source: (&str, &str)) {
-        let (folder, branch) = source;
+    /// The same of one folder and branch, in a project.
+    pub fn follow_source(&self, name: &str, namespace: &str, repository: &Repository, source: Source<'_>) {
+        let Source { folder, branch, project } = source;
         let application = json!({
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Application",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
-                "project": "default",
+                "project": project,
                 "source": {"repoURL": repository.url(), "path": folder, "targetRevision": branch},
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": namespace},
                 "syncPolicy": {
@@ -127,24 +148,42 @@ impl ArgoCd {
 
     /// Reads Git at once, as a webhook makes it do.
     pub fn refresh(&self, name: &str) {
-        let hard = "argocd.argoproj.io/refresh=hard";
-        kubectl(&["--namespace", NAMESPACE, "annotate", "application", name, hard, "--overwrite"]);
+        let hard = format!("{REFRESH}=hard");
+        kubectl(&["--namespace", NAMESPACE, "annotate", "application", name, &hard, "--overwrite"]);
+    }
+
+    /// Reads Git and the cluster once more, and gives what it says then.
+    pub async fn compare(&self, name: &str) -> Seen {
+        self.refresh(name);
+        // It takes the annotation away once it has compared.
+        let has_compared = async || match &self.application(name)["metadata"]["annotations"][REFRESH] {
+            Value::Null => Ok(()),
+            asked => Err(asked.to_string()),
+        };
+        eventually("a comparison", COMPARE_LIMIT, has_compared).await;
+        self.look(name)
+    }
+
+    fn application(&self, name: &str) -> Value {
+        let output = kubectl(&["--namespace", NAMESPACE, "get", "application", name, "--output", "json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// What it says now.
     pub fn look(&self, name: &str) -> Seen {
-        let output = kubectl(&["--namespace", NAMESPACE, "get", "application", name, "--output", "json"]);
-        let application: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let status = &application["status"];
-        let resources = status["resources"].as_array().cloned().unwrap_or_default();
-        let agent = resources.into_iter().find(|resource| resource["kind"] == "AgentDeployment").unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let status = self.application(name)["status"].take();
+        let health = health_of(&status, "AgentDeployment");
         Seen {
             sync: text(&status["sync"]["status"]),
             revision: text(&status["sync"]["revision"]),
-            health: text(&agent["health"]["status"]),
-            message: text(&agent["health"]["message"]),
+            health: text(&health["status"]),
+            message: text(&health["message"]),
         }
+    }
+
+    /// The health of its only object of a kind.
+    pub fn health(&self, name: &str, kind: &str) -> String {
+        text(&health_of(&self.application(name)["status"], kind)["status"])
     }
 
     /// Waits until the cluster is as a commit is, with this health; gives what was seen on the way, each once in turn.
@@ -179,8 +218,18 @@ impl ArgoCd {
     }
 }
 
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn health_of(status: &Value, kind: &str) -> Value {
+    let resources = status["resources"].as_array();
+    let of_kind = resources.into_iter().flatten().find(|resource| resource["kind"] == kind);
+    of_kind.map(|resource| resource["health"].clone()).unwrap_or_default()
+}
+
 /// A program of Argo CD, which its binary takes its name for.
-fn program(name: &str) -> Command {
+pub fn program(name: &str) -> Command {
     let mut command = Command::new(env::var_os(BINARY).unwrap_or_else(|| panic!("{BINARY} names no binary")));
     command.arg0(name).env("ARGOCD_FAKE_IN_CLUSTER", "true").env("ARGOCD_GPG_ENABLED", "false");
     command

@@ -4,26 +4,38 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 mod argo;
+mod server;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_crds::{commands::Command, v1alpha1::AgentDeployment};
 use slipway_e2e::{
     agents::{READY_LIMIT, facts_agent, namespace_with_servers, workload_source},
+    autoscaler::{autoscaler, wait_for_pods, wait_until_it_measures},
     campaigns::CAMPAIGN_LIMIT,
-    gitops::{agent, jobs, manifest, scale_to_two, slipway},
+    gitops::{agent, eventually, jobs, manifest, scale_to, slipway},
+    metrics_server::MetricsServer,
     namespace::Namespace,
-    repository::{BRANCH, Repository},
+    repository::Repository,
     rollouts::{AGENT, Bench, ROLLOUT_LIMIT, rollout_of},
 };
 
-use self::argo::{ArgoCd, Seen};
+use self::{
+    argo::{ArgoCd, Seen, Source},
+    server::OnCall,
+};
 
 /// For how long nothing may be put back: several rounds of Argo CD.
 const ROUNDS: Duration = Duration::from_secs(45);
+/// The agent whose choices are approved.
+const FACTS_AGENT: &str = "facts-agent";
 /// The ConfigMap of a wave after the agent's.
 const LATER: &str = "later";
 
@@ -73,6 +85,7 @@ async fn an_application_is_healthy_once_the_canary_has_won_and_degraded_once_it_
     assert_eq!(rollout_of(&agent(&bench.namespace, AGENT).await).stable, Some(canary));
 
     scaling_is_no_difference(&argo, &bench.namespace, &reverted).await;
+    an_autoscaler_makes_no_difference(&argo, (&repository, folder.path()), &bench).await;
     argo.forget(&name);
     bench.namespace.delete().await.unwrap();
 }
@@ -90,11 +103,35 @@ async fn a_pause_is_not_put_back(argo: &ArgoCd, namespace: &Namespace, commit: &
 
 async fn scaling_is_no_difference(argo: &ArgoCd, namespace: &Namespace, commit: &str) {
     let name = namespace.name();
-    scale_to_two(namespace).await;
+    scale_to(namespace, 2).await;
     argo.wait(name, commit, "Healthy", READY_LIMIT).await;
     let history = argo.watch(name, ROUNDS).await;
     assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");
     assert_eq!(agent(namespace, AGENT).await.spec.serving.replicas, 2);
+}
+
+/// The autoscaler is in Git beside the agent, and writes the agent's /scale: two pods where Git names no number. Argo
+/// CD finds nothing to heal.
+async fn an_autoscaler_makes_no_difference(argo: &ArgoCd, (repository, folder): (&Repository, &Path), bench: &Bench) {
+    let name = bench.namespace.name();
+    let _metrics = MetricsServer::start(folder);
+    scale_to(&bench.namespace, 1).await;
+    let serving = bench.with(&[("medianMilliseconds", "195")]);
+    let commit = repository.commit(&beside(serving, autoscaler(2)), "scale by CPU");
+    argo.refresh(name);
+    argo.wait(name, &commit, "Healthy", READY_LIMIT).await;
+    wait_for_pods(bench, 2).await;
+    wait_until_it_measures(&bench.namespace).await;
+    argo.wait(name, &commit, "Healthy", READY_LIMIT).await;
+    let history = argo.watch(name, ROUNDS).await;
+    assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");
+    assert_eq!(agent(&bench.namespace, AGENT).await.spec.serving.replicas, 2);
+    assert_eq!(argo.health(name, "HorizontalPodAutoscaler"), "Healthy");
+}
+
+/// An agent and another object in one manifest.
+fn beside(agent: Value, other: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "items": [agent, other]})
 }
 
 /// An agent, and a ConfigMap of the next wave that names the commit.
@@ -102,7 +139,7 @@ fn in_waves(agent: Value, note: &str) -> Value {
     let next = json!({"argocd.argoproj.io/sync-wave": "1"});
     let later = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": LATER, "annotations": next},
                        "data": {"note": note}});
-    json!({"apiVersion": "v1", "kind": "List", "items": [agent, later]})
+    beside(agent, later)
 }
 
 async fn note_of(namespace: &Namespace) -> Option<String> {
@@ -179,8 +216,12 @@ async fn production_gets_a_commit_once_staging_is_healthy_with_it_and_never_one_
     };
     let first = commit(&|_| (), "serve an agent");
     repository.promote(&first, PRODUCTION);
-    argo.follow_branch(&staging, &staging, &repository, ("staging", BRANCH));
-    argo.follow_branch(&production, &production, &repository, ("production", PRODUCTION));
+    let [of_main, of_production] = [
+        Source { folder: "staging", ..Source::default() },
+        Source { folder: "production", branch: PRODUCTION, ..Source::default() },
+    ];
+    argo.follow_source(&staging, &staging, &repository, of_main);
+    argo.follow_source(&production, &production, &repository, of_production);
     argo.wait(&staging, &first, "Healthy", READY_LIMIT).await;
     argo.wait(&production, &first, "Healthy", READY_LIMIT).await;
     let [of_staging, of_production] = stages.map(|namespace| {
@@ -224,14 +265,14 @@ fn slow_to(manifest: &mut Value, milliseconds: &str) {
 }
 
 #[tokio::test]
-async fn an_application_is_suspended_until_a_choice_is_approved() {
+async fn an_application_is_suspended_until_somebody_on_call_approves_a_choice_at_argo_cds_server() {
     let folder = tempfile::tempdir().unwrap();
     let namespace = namespace_with_servers("argocd-approval").await.unwrap();
     namespace.give_workload().await.unwrap();
     let (argo, repository) = (ArgoCd::start(folder.path()), Repository::create(folder.path()));
     let name = namespace.name().to_owned();
     let first = repository.commit(&approved_agent(&["FP32"]), "serve an agent");
-    argo.follow(&name, &name, &repository);
+    argo.follow_source(&name, &name, &repository, Source { project: "agents", ..Source::default() });
     argo.wait(&name, &first, "Healthy", CAMPAIGN_LIMIT).await;
 
     let second = repository.commit(&approved_agent(&["FP32", "INT8"]), "measure INT8 too");
@@ -240,12 +281,48 @@ async fn an_application_is_suspended_until_a_choice_is_approved() {
     assert_eq!(healths(&history), ["Progressing", "Suspended"], "{history:?}");
     let message = &history.last().unwrap().message;
     assert!(message.contains("waits for approval") && message.contains("fp32 -> int8"), "{message}");
-    slipway(&namespace, "approve", "facts-agent");
-    argo.wait(&name, &second, "Healthy", READY_LIMIT).await;
-    let selected = agent(&namespace, "facts-agent").await.status.unwrap().selected.unwrap();
-    assert_eq!(selected.display_name, "int8");
+
+    let on_call = OnCall::log_in(folder.path()).await;
+    an_action_approves_and_is_not_put_back(&argo, &on_call, &namespace, &second).await;
+    what_was_built_and_measured_is_healthy_too(&on_call, &name).await;
     argo.forget(&name);
     namespace.delete().await.unwrap();
+}
+
+/// The role allows the actions and nothing else. An action writes the annotation that the plugin would.
+async fn an_action_approves_and_is_not_put_back(argo: &ArgoCd, on_call: &OnCall, namespace: &Namespace, commit: &str) {
+    let name = namespace.name();
+    let waiting = agent(namespace, FACTS_AGENT).await;
+    let proposed = rollout_of(&waiting).proposed.unwrap().plan_hash;
+    assert_eq!(on_call.possible_actions(name), ["abort", "approve"]);
+    let refused = on_call.argocd(&["app", "sync", name]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("PermissionDenied"), "{told}");
+
+    on_call.run_action(name, "approve");
+    let approved = agent(namespace, FACTS_AGENT).await;
+    assert_eq!(approved.annotations().get(Command::Approve.annotation()), Some(&proposed));
+    argo.wait(name, commit, "Healthy", READY_LIMIT).await;
+    let seen = argo.compare(name).await;
+    assert_eq!((seen.sync.as_str(), seen.health.as_str()), ("Synced", "Healthy"), "{seen:?}");
+    let served = agent(namespace, FACTS_AGENT).await;
+    assert_eq!(served.annotations().get(Command::Approve.annotation()), Some(&proposed), "it is not healed away");
+    assert_eq!(served.status.unwrap().selected.unwrap().display_name, "int8");
+}
+
+/// The agent owns its Profiles. Nobody owns Engines, for agents share them: the project shows those too.
+async fn what_was_built_and_measured_is_healthy_too(on_call: &OnCall, application: &str) {
+    let healths_of = |nodes: &Value, kind: &str| -> Vec<String> {
+        let nodes = nodes.as_array().into_iter().flatten().filter(|node| node["kind"] == kind);
+        nodes.map(|node| node["health"]["status"].as_str().unwrap_or("unknown").to_owned()).collect()
+    };
+    let are_healthy = async || {
+        let tree = on_call.tree(application).await;
+        let healths = [healths_of(&tree["nodes"], "Profile"), healths_of(&tree["orphanedNodes"], "Engine")];
+        let is_so = |healths: &Vec<String>| !healths.is_empty() && healths.iter().all(|health| health == "Healthy");
+        if healths.iter().all(is_so) { Ok(()) } else { Err(format!("Profiles and Engines are {healths:?}")) }
+    };
+    eventually("Profiles and Engines that are Healthy", READY_LIMIT, are_healthy).await;
 }
 
 /// An agent whose choices a person approves.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use slipway_e2e::{
     agents::path,
     cluster,
-    gitops::{LOOK_EVERY, Programs, apply, kubectl},
+    gitops::{LOOK_EVERY, Programs, apply, eventually, kubectl},
     repository::{BRANCH, FOLDER},
     servers::git,
 };
@@ -33,6 +33,8 @@ const SOURCE_PORTS: [&str; 2] = ["127.0.0.1:18191", "127.0.0.1:18192"];
 const KUSTOMIZE_PORTS: [&str; 2] = ["127.0.0.1:18193", "127.0.0.1:18194"];
 /// How often Git is read, and the cluster held against it.
 const INTERVAL: &str = "10s";
+/// Longest time of one comparison that waits for nothing.
+const RECONCILE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The running controllers, and the host of the repository.
 pub struct Flux {
@@ -41,7 +43,7 @@ pub struct Flux {
 }
 
 /// The condition `Ready` of a Kustomization.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The commit that it reports on.
     pub revision: String,
@@ -121,13 +123,34 @@ impl Flux {
         kubectl(&["--namespace", NAMESPACE, "annotate", "gitrepository", name, &now, "--overwrite"]);
     }
 
-    /// What it says now.
-    pub fn look(&self, name: &str) -> Seen {
+    /// Has the cluster held against Git once more, and waits until that has ended. Twice, for the first may have begun
+    /// before it was asked for.
+    pub async fn reconcile(&self, name: &str) {
+        for _ in 0..2 {
+            let asked = format!("{:?}", Instant::now());
+            let annotation = format!("reconcile.fluxcd.io/requestedAt={asked}");
+            kubectl(&["--namespace", NAMESPACE, "annotate", "kustomization", name, &annotation, "--overwrite"]);
+            let has_ended = async || match &self.kustomization(name)["status"]["lastHandledReconcileAt"] {
+                handled if *handled == asked => Ok(()),
+                other => Err(other.to_string()),
+            };
+            eventually("a reconciliation", RECONCILE_LIMIT, has_ended).await;
+        }
+    }
+
+    fn kustomization(&self, name: &str) -> Value {
         let output = kubectl(&["--namespace", NAMESPACE, "get", "kustomization", name, "--output", "json"]);
-        let kustomization: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let status = &kustomization["status"];
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What it says now. What it said before its Kustomization was edited is of no commit.
+    pub fn look(&self, name: &str) -> Seen {
+        let kustomization = self.kustomization(name);
+        let (generation, status) = (&kustomization["metadata"]["generation"], &kustomization["status"]);
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready").unwrap_or_default();
+        let is_current = |condition: &Value| condition["observedGeneration"] == *generation;
+        let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready").filter(is_current);
+        let Some(ready) = ready else { return Seen::default() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let revision = text(&status["lastAttemptedRevision"]);
         Seen {

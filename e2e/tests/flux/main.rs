@@ -4,27 +4,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 mod controllers;
-mod metrics_server;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_crds::{commands::Command, v1alpha1::AgentDeployment};
 use slipway_e2e::{
-    agents::{READY_LIMIT, namespace_with_servers},
-    gitops::{agent, jobs, kubectl, manifest, scale_to_two, slipway},
+    agents::{READY_LIMIT, namespace_with_servers, workload_source},
+    autoscaler::{autoscaler, wait_for_pods, wait_until_it_measures},
+    gitops::{agent, jobs, kubectl, manifest, scale_to, slipway},
+    metrics_server::MetricsServer,
     namespace::Namespace,
     repository::{FOLDER, Repository},
     rollouts::{AGENT, Bench, ROLLOUT_LIMIT, rollout_of},
 };
 
-use self::{
-    controllers::{Flux, Seen},
-    metrics_server::MetricsServer,
-};
+use self::controllers::{Flux, Seen};
 
 /// For how long nothing may be put back: several rounds of Flux.
 const ROUNDS: Duration = Duration::from_secs(45);
@@ -73,16 +70,17 @@ async fn a_kustomization_is_ready_once_the_canary_has_won_and_fails_once_it_was_
     println!("{}", history.last().unwrap().message);
 
     let before = jobs(&bench.namespace).await;
+    a_retry_and_an_abort_are_not_put_back(&flux, &bench, &bad).await;
+    flux.follow(&name, true);
     let reverted = repository.revert();
     flux.refresh(&name);
     flux.wait(&name, &reverted, "True", READY_LIMIT).await;
     assert_eq!((jobs(&bench.namespace).await, load.stop().await.unwrap().1.failed()), (before, 0));
     assert_eq!(rollout_of(&agent(&bench.namespace, AGENT).await).stable, Some(canary));
 
-    scaling_is_not_put_back(&bench.namespace).await;
-    let metrics = MetricsServer::start(folder.path());
-    an_autoscaler_is_not_put_back(&flux, &repository, &bench).await;
-    drop(metrics);
+    scaling_is_not_put_back(&flux, &bench.namespace).await;
+    an_autoscaler_is_not_put_back(&flux, (&repository, folder.path()), &bench).await;
+    an_approval_and_a_promotion_are_not_put_back(&flux, &repository, &bench).await;
     flux.forget(&name);
     bench.namespace.delete().await.unwrap();
 }
@@ -104,45 +102,42 @@ async fn a_pause_is_not_put_back(namespace: &Namespace) {
     slipway(namespace, "resume", AGENT);
 }
 
-async fn scaling_is_not_put_back(namespace: &Namespace) {
-    scale_to_two(namespace).await;
-    tokio::time::sleep(ROUNDS).await;
+/// What was rolled back is tried once more, and then a person takes it back: both words stay, and both are obeyed.
+async fn a_retry_and_an_abort_are_not_put_back(flux: &Flux, bench: &Bench, commit: &str) {
+    let name = bench.namespace.name();
+    flux.follow(name, false);
+    flux.wait(name, commit, "True", READY_LIMIT).await;
+    slipway(&bench.namespace, "retry", AGENT);
+    let canary = bench.wait_for_canary().await.unwrap();
+    bench.wait_for("traffic", |rollout| rollout.weight == Some(20)).await.unwrap();
+    slipway(&bench.namespace, "abort", AGENT);
+    let rejected = bench.wait_for_rejection(&canary).await.unwrap().rejected;
+    let reason = rejected.iter().find(|rejected| rejected.plan == canary).map(|rejected| rejected.reason.as_str());
+    assert_eq!(reason, Some("at 20 % of the traffic: annotation slipway.dev/abort names it"));
+    flux.reconcile(name).await;
+    let aborted = agent(&bench.namespace, AGENT).await;
+    words_name(&aborted, [Command::Retry, Command::Abort], &canary);
+    assert_eq!(rollout_of(&aborted).canary, None, "it stays rolled back");
+}
+
+/// Each command's annotation names a plan.
+fn words_name(agent: &AgentDeployment, commands: [Command; 2], plan: &str) {
+    let words = commands.map(|command| agent.annotations().get(command.annotation()).map(String::as_str));
+    assert_eq!(words, [Some(plan); 2], "{:?}", agent.annotations());
+}
+
+async fn scaling_is_not_put_back(flux: &Flux, namespace: &Namespace) {
+    scale_to(namespace, 2).await;
+    flux.reconcile(namespace.name()).await;
     assert_eq!(agent(namespace, AGENT).await.spec.serving.replicas, 2);
-}
-
-/// By the CPU time of pods, as `kubectl top` shows it: one that nobody asks stays below, one that users ask is above.
-fn autoscaler() -> Value {
-    json!({
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": AGENT},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "name": AGENT},
-            "minReplicas": 1,
-            "maxReplicas": 2,
-            "metrics": [{
-                "type": "Resource",
-                "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "60m"}},
-            }],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}},
-        },
-    })
-}
-
-async fn wait_for_pods(bench: &Bench, wanted: i32) {
-    let has = |agent: &AgentDeployment| {
-        let ready = agent.status.as_ref().and_then(|status| status.ready_pods);
-        let seen = (agent.spec.serving.replicas, ready);
-        if seen == (wanted, Some(wanted)) { Ok(()) } else { Err(format!("{seen:?} pods are wanted and ready")) }
-    };
-    bench.namespace.wait(AGENT, &format!("{wanted} pods"), READY_LIMIT, has).await.unwrap();
 }
 
 /// The autoscaler is in Git beside the agent, and writes the agent's /scale. It removes the pod that a person added,
 /// adds one under load, and Flux finds nothing to correct.
-async fn an_autoscaler_is_not_put_back(flux: &Flux, repository: &Repository, bench: &Bench) {
+async fn an_autoscaler_is_not_put_back(flux: &Flux, (repository, folder): (&Repository, &Path), bench: &Bench) {
     let name = bench.namespace.name();
-    let commit = repository.commit_to(&[(&format!("{FOLDER}/autoscaler"), &autoscaler())], "scale by CPU");
+    let _metrics = MetricsServer::start(folder);
+    let commit = repository.commit_to(&[(&format!("{FOLDER}/autoscaler"), &autoscaler(1))], "scale by CPU");
     flux.refresh(name);
     flux.wait(name, &commit, "True", READY_LIMIT).await;
     wait_for_pods(bench, 1).await;
@@ -155,8 +150,37 @@ async fn an_autoscaler_is_not_put_back(flux: &Flux, repository: &Repository, ben
     assert_eq!(load.stop().await.unwrap().1.failed(), 0);
     wait_for_pods(bench, 1).await;
 
-    let scaler = bench.namespace.api::<HorizontalPodAutoscaler>().get(AGENT).await.unwrap();
-    let conditions = scaler.status.and_then(|status| status.conditions).unwrap_or_default();
-    let active = conditions.iter().find(|condition| condition.type_ == "ScalingActive");
-    assert_eq!(active.map(|condition| condition.status.as_str()), Some("True"), "{conditions:?}");
+    wait_until_it_measures(&bench.namespace).await;
+}
+
+/// The agent as it serves, with a campaign whose choice a person approves. Fewer requests in flight are measured, so
+/// the choice is another one.
+fn measured(bench: &Bench) -> Value {
+    let mut manifest = bench.with(&[("medianMilliseconds", "195")]);
+    manifest["spec"]["search"]["concurrency"] = json!([32]);
+    let prompts = json!({"name": "turns", "prompts": workload_source("prompts.jsonl")});
+    manifest["spec"]["profiling"] = json!({"workloads": [prompts], "approval": "Manual"});
+    manifest
+}
+
+/// A choice that waits is approved, and its canary takes over by another word of the plugin's, for nobody asks it.
+async fn an_approval_and_a_promotion_are_not_put_back(flux: &Flux, repository: &Repository, bench: &Bench) {
+    let name = bench.namespace.name();
+    bench.namespace.give_workload().await.unwrap();
+    flux.follow(name, false);
+    let commit = repository.commit(&measured(bench), "measure");
+    flux.refresh(name);
+    flux.wait(name, &commit, "True", READY_LIMIT).await;
+    let waits = bench.wait_for("a choice that waits", |rollout| rollout.proposed.is_some()).await.unwrap();
+    let proposed = waits.proposed.unwrap().plan_hash;
+
+    slipway(&bench.namespace, "approve", AGENT);
+    assert_eq!(bench.wait_for_canary().await.unwrap(), proposed);
+    flux.reconcile(name).await;
+    slipway(&bench.namespace, "promote", AGENT);
+    bench.wait_for_promotion(&proposed).await.unwrap();
+    flux.reconcile(name).await;
+    let promoted = agent(&bench.namespace, AGENT).await;
+    words_name(&promoted, [Command::Approve, Command::Promote], &proposed);
+    assert_eq!(rollout_of(&promoted).stable, Some(proposed), "it stays in place");
 }

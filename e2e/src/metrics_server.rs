@@ -1,10 +1,13 @@
 //! metrics-server itself: it runs on this machine, reads the kubelet, and the API server finds it behind a Service
 //! without pods. It ends with the scenario. Reads the environment; reads and writes IO.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a scenario ends where it cannot go on")]
+
 use std::{env, path::Path, process::Command};
 
 use serde_json::json;
-use slipway_e2e::{
+
+use crate::{
     cluster,
     gitops::{Programs, apply, kubectl},
 };
@@ -16,12 +19,17 @@ const PORT: u16 = 18200;
 const API: &str = "v1beta1.metrics.k8s.io";
 
 /// The running server.
+#[derive(Debug)]
 pub struct MetricsServer {
     _programs: Programs,
 }
 
 impl MetricsServer {
     /// Starts it, and waits until the API server has its API. What it prints is kept in the folder.
+    ///
+    /// # Panics
+    /// When it does not start, or its API does not come up.
+    #[must_use]
     pub fn start(folder: &Path) -> Self {
         let program = env::var_os(PROGRAM).unwrap_or_else(|| panic!("{PROGRAM} names no binary"));
         let kubeconfig = env::var_os(cluster::KUBECONFIG).unwrap();
