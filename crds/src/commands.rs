@@ -1,4 +1,4 @@
-//! What people tell a rollout, as fields of `spec.rollout` and as annotations.
+//! What people tell a rollout or a campaign, as fields of the spec and as annotations.
 //!
 //! A field belongs to who applies the manifest. GitOps tools put it back. An annotation that no manifest has belongs to
 //! nobody else, so a command to a running rollout stays where it was given.
@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::identity::is_short_hash;
 
-/// A command to a rollout.
+/// A command to a rollout, or to a campaign that is proposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// Lets a plan continue that waits for approval.
@@ -20,6 +20,8 @@ pub enum Command {
     Retry,
     /// Keeps a plan's rollout at its step.
     Pause,
+    /// Lets a campaign begin that is proposed for a plan, because users ask for other work.
+    ApproveReprofiling,
 }
 
 /// Prefix of every annotation of an AgentDeployment that is a command.
@@ -27,7 +29,8 @@ pub const PREFIX: &str = "slipway.dev/";
 
 impl Command {
     /// Every command.
-    pub const ALL: [Self; 5] = [Self::Approve, Self::Promote, Self::Abort, Self::Retry, Self::Pause];
+    pub const ALL: [Self; 6] =
+        [Self::Approve, Self::Promote, Self::Abort, Self::Retry, Self::Pause, Self::ApproveReprofiling];
 
     /// Annotation of an AgentDeployment whose value names the plan that the command is for.
     pub const fn annotation(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Command {
             Self::Abort => "slipway.dev/abort",
             Self::Retry => "slipway.dev/retry",
             Self::Pause => "slipway.dev/pause",
+            Self::ApproveReprofiling => "slipway.dev/approve-reprofiling",
         }
     }
 
@@ -48,16 +52,18 @@ impl Command {
             Self::Abort => "spec.rollout.abort",
             Self::Retry => "spec.rollout.retry",
             Self::Pause => "spec.rollout.paused",
+            Self::ApproveReprofiling => "spec.profiling.approveReprofiling",
         }
     }
 
     /// The plan that a value of the annotation names; absent if the command takes no such value. A value of `retry` may
-    /// have a number, as `7c1f9a2b3d/2`.
+    /// have a number, as `7c1f9a2b3d/2`. One that approves a campaign has that of the campaign, as `7c1f9a2b3d-1`.
     pub fn plan_of(self, value: &str) -> Option<&str> {
-        let plan = match (self, value.split_once('/')) {
-            (Self::Retry, Some((plan, number))) => Some(plan).filter(|_| is_count(number)),
-            (Self::Approve | Self::Promote | Self::Abort | Self::Pause, Some(_)) => None,
-            (_, None) => Some(value),
+        let numbered = |(plan, number)| Some(plan).filter(|_| is_count(number));
+        let plan = match self {
+            Self::Approve | Self::Promote | Self::Abort | Self::Pause => Some(value),
+            Self::Retry => value.split_once('/').map_or(Some(value), numbered),
+            Self::ApproveReprofiling => value.split_once('-').and_then(numbered),
         };
         plan.filter(|plan| is_short_hash(plan))
     }
@@ -79,7 +85,7 @@ pub struct Source {
 /// The two places of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A field of `spec.rollout`.
+    /// A field of the spec.
     Field,
     /// An annotation.
     Annotation,
@@ -99,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_names_one_plan_and_only_a_retry_has_a_number() {
+    fn a_value_names_one_plan_and_a_retry_may_have_a_number() {
         let plan = |command: Command, value| command.plan_of(value);
         assert_eq!(plan(Command::Approve, "7c1f9a2b3d"), Some("7c1f9a2b3d"));
         assert_eq!(plan(Command::Retry, "7c1f9a2b3d"), Some("7c1f9a2b3d"));
@@ -108,6 +114,15 @@ mod tests {
             assert_eq!(plan(Command::Retry, value), None, "{value}");
         }
         assert_eq!(plan(Command::Pause, "7c1f9a2b3d/2"), None);
+    }
+
+    #[test]
+    fn an_approved_campaign_has_the_plan_and_its_number() {
+        let plan = |value| Command::ApproveReprofiling.plan_of(value);
+        assert_eq!(plan("7c1f9a2b3d-12"), Some("7c1f9a2b3d"));
+        for value in ["", "true", "7c1f9a2b3d", "7c1f9a2b3d-", "7c1f9a2b3d-01", "7c1f9a2b3d/1", "7C1F9A2B3D-1"] {
+            assert_eq!(plan(value), None, "{value}");
+        }
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub enum ConditionType {
     Stalled,
     /// Some configuration meets every objective, as measured (AgentDeployment).
     SLOAttainable,
+    /// The driver does not measure an objective, so candidates are not compared by it (AgentDeployment). Absent
+    /// otherwise.
+    ObjectivesUncompared,
     /// Traffic meets the objectives (AgentDeployment). Where error budgets are known, over their window.
     SLOMet,
     /// The rollout waits for a person (AgentDeployment).
@@ -48,6 +51,7 @@ impl ConditionType {
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
             Self::SLOAttainable => "SLOAttainable",
+            Self::ObjectivesUncompared => "ObjectivesUncompared",
             Self::SLOMet => "SLOMet",
             Self::Suspended => "Suspended",
             Self::Profiling => "Profiling",
@@ -171,6 +175,8 @@ reasons! {
     NoFeasibleConfiguration,
     /// Some configuration meets every objective.
     ConfigurationFound,
+    /// The driver of a campaign does not measure an objective.
+    NotMeasuredByDriver,
     /// Traffic meets every objective that it judges.
     ObjectivesMet,
     /// Traffic misses an objective.

@@ -104,6 +104,7 @@ fn a_driver_that_is_left_out_is_accepted_wherever_one_is(#[case] name: &str) {
         json!({}),
         json!({"objectives": latency("RequestLatency")}),
         json!({"objectives": latency("AgentRunLatency")}),
+        json!({"objectives": latency("TimeToFirstToken")}),
         json!({"throughput": {"min": "2", "unit": "Requests"}}),
         json!({"throughput": {"min": "2", "unit": "Runs"}}),
         json!({"cost": {"max": "2", "unit": "Requests"}, "objectives": latency("AgentRunLatency")}),
@@ -131,6 +132,21 @@ fn a_driver_that_is_left_out_is_accepted_wherever_one_is(#[case] name: &str) {
 #[case::it_would_measure_no_objective(
     json!({"objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "2s"}]}),
     ProfilingDriver::AgentRun
+)]
+#[case::no_request_shows_when_an_answer_begins(
+    json!({"objectives": [{"name": "it", "metric": "RequestLatency", "percentile": "p95", "max": "2s"},
+        {"name": "token", "metric": "TimeToFirstToken", "percentile": "p95", "max": "2s"}]}),
+    ProfilingDriver::AgentRun
+)]
+#[case::nor_how_evenly_tokens_come(
+    json!({"objectives": [{"name": "it", "metric": "RequestLatency", "percentile": "p95", "max": "2s"},
+        {"name": "token", "metric": "InterTokenLatency", "percentile": "p95", "max": "2s"}]}),
+    ProfilingDriver::AgentRun
+)]
+#[case::only_it_counts_requests(
+    json!({"throughput": {"min": "2", "unit": "Requests"},
+        "objectives": [{"name": "token", "metric": "TimeToFirstToken", "percentile": "p95", "max": "2s"}]}),
+    ProfilingDriver::ModelAnalyzer
 )]
 fn a_driver_that_is_left_out_is_what_the_objectives_need(#[case] slo: Value, #[case] expected: ProfilingDriver) {
     let (_, mut object) = fixture("good-vllm-by-its-name");

@@ -54,6 +54,13 @@ impl ProfilingDriver {
         }
     }
 
+    /// Whether candidates are compared by a latency, where it measures another that is bounded. A run is made of its
+    /// requests, so the candidate with the faster ones has the faster runs. But no request shows how long a run takes
+    /// until its answer begins, or how evenly its tokens come.
+    pub fn compares_by(self, metric: LatencyMetric) -> bool {
+        metric == LatencyMetric::AgentRunLatency || self.measures().contains(&metric)
+    }
+
     /// Whether it measures only what Triton serves.
     pub const fn requires_triton(self) -> bool {
         match self {
@@ -110,6 +117,16 @@ mod tests {
         for driver in ProfilingDriver::ALL {
             assert_eq!(serde_json::to_value(driver).unwrap(), driver.as_str());
         }
+    }
+
+    #[test]
+    fn requests_stand_for_runs_and_not_for_the_first_token_that_a_user_waits_for() {
+        let compares =
+            |driver: ProfilingDriver| LatencyMetric::ALL.into_iter().filter(move |it| driver.compares_by(*it));
+        let of_requests: Vec<_> = compares(ProfilingDriver::ModelAnalyzer).collect();
+        let (request, first) = (LatencyMetric::RequestLatency, LatencyMetric::RequestTimeToFirstToken);
+        assert_eq!(of_requests, [request, first, LatencyMetric::AgentRunLatency]);
+        assert_eq!(compares(ProfilingDriver::AgentRun).count(), LatencyMetric::ALL.len());
     }
 
     #[rstest]

@@ -11,12 +11,14 @@ import (
 const (
 	canary   = "$canary"
 	proposed = "$proposed"
+	campaign = "$campaign"
 	rejected = "$rejected"
 )
 
 // The actions that a story offers, with the annotations that each changes; a story that is left out offers none.
 var offered = map[string]map[string]object{
 	"a choice waits for approval":              {"approve": {"approve": proposed}, "abort": {"abort": proposed}},
+	"another campaign waits for approval":      {"approve": {"approve-reprofiling": campaign}},
 	"a choice is approved":                     withCanary(),
 	"a canary starts":                          withCanary(),
 	"a canary is judged":                       withCanary(),
@@ -157,6 +159,7 @@ func filledIn(of object, value any) any {
 	for place, found := range map[string]any{
 		canary:   at(of, "status", "rollout", "canary"),
 		proposed: at(of, "status", "rollout", "proposed", "planHash"),
+		campaign: at(of, "status", "drift", "proposal"),
 		rejected: latest(of),
 	} {
 		hash, _ := found.(string)
@@ -189,6 +192,21 @@ func TestResumeLeavesOtherAnnotations(t *testing.T) {
 			if !equal(found, wanted) {
 				t.Errorf("found %v, expected %v", found, wanted)
 			}
+		})
+	}
+}
+
+// A choice comes first: who approves it has not looked at the campaign yet.
+func TestApproveTakesTheChoiceFirst(t *testing.T) {
+	_, scripts := ofAgentDeployment(t)
+	for _, story := range stories(t, agents) {
+		if story.Name != "a choice waits for approval" {
+			continue
+		}
+		of := copied(t, story.Object)
+		at(of, "status").(object)["drift"] = object{"proposal": "7c1f9a2b3d-1"}
+		bothLibraries(t, func(t *testing.T, openLibs bool) {
+			isCarriedOut(t, scripts["approve"], of, object{"approve": proposed}, openLibs)
 		})
 	}
 }

@@ -29,6 +29,7 @@ var ofAgents = map[string]health{
 	"a choice waits for approval":              {"Suspended", "Suspended"},
 	"a choice is approved":                     {"Progressing", "Reconciling"},
 	"the approved choice serves":               {"Healthy", "Ready"},
+	"another campaign waits for approval":      {"Healthy", "Ready"},
 	"a canary starts":                          {"Progressing", "Reconciling"},
 	"a canary is judged":                       {"Progressing", "Reconciling"},
 	"no gateway serves the route":              {"Progressing", "Reconciling"},

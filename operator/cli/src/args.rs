@@ -157,7 +157,8 @@ enum ClusterCommand {
         #[command(flatten)]
         args: Option<RolloutArgs>,
     },
-    /// Approves the choice that waits for approval (annotation slipway.dev/approve).
+    /// Approves the choice that waits, or else the campaign after drift (annotations slipway.dev/approve,
+    /// approve-reprofiling).
     Approve(DecisionArgs),
     /// Promotes the canary without waiting for a verdict (annotation slipway.dev/promote).
     Promote(DecisionArgs),

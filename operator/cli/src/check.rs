@@ -3,8 +3,9 @@
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use slipway_backends::config_json::ConfigFigures;
-use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec};
 use slipway_manifest::{Accepted, Definitions, Finding, Refused, UNCHECKED};
+use slipway_selection::uncompared::{self, Uncompared};
 use thiserror::Error;
 
 use crate::{
@@ -83,6 +84,9 @@ pub struct Answer {
     /// Whether its rules could not be evaluated, because a value that they read is not what it should be.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_unchecked_rules: bool,
+    /// What of an accepted object does less than it seems to, and the remedy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Problem>,
     /// What it will take. Absent of a refused object, and of other kinds than AgentDeployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
@@ -126,7 +130,7 @@ pub fn text(checked: &Checked) -> String {
 }
 
 fn of_answer(answer: &Answer) -> String {
-    let Answer { file, object_kind, name, accepted, problems, has_unchecked_rules, demand, memory, lacks_model } =
+    let Answer { file, object_kind, name, accepted, problems, has_unchecked_rules, notes, demand, memory, lacks_model } =
         answer;
     let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "without a name".to_owned());
     let verdict = if *accepted { "accepted" } else { "refused" };
@@ -136,6 +140,8 @@ fn of_answer(answer: &Answer) -> String {
     if *has_unchecked_rules {
         text.push_str(&indented(UNCHECKED));
     }
+    let notes = notes.iter().map(|Problem { message, .. }| format!("note: {message}\n"));
+    text.push_str(&indented(&notes.collect::<String>()));
     text.push_str(&indented(&demand.as_ref().map(demand::text).unwrap_or_default()));
     text.push_str(&indented(&memory.as_ref().map(memory::text).unwrap_or_default()));
     if *lacks_model {
@@ -174,6 +180,7 @@ fn answer(
         accepted: false,
         problems: Vec::new(),
         has_unchecked_rules: false,
+        notes: Vec::new(),
         demand: None,
         memory: None,
         lacks_model: false,
@@ -206,6 +213,13 @@ fn objects(text: &str) -> Result<Vec<Value>, serde_norway::Error> {
     Ok(documents?.into_iter().flat_map(items).collect())
 }
 
+/// What an AgentDeployment asks for and its campaign does not do.
+fn notes(spec: &AgentDeploymentSpec) -> Vec<Problem> {
+    let uncompared = spec.driver().and_then(|driver| uncompared::uncompared(spec, driver));
+    let note = |found: Uncompared| Problem { field: Some(uncompared::FIELD.to_owned()), message: found.to_string() };
+    uncompared.map(note).into_iter().collect()
+}
+
 /// The demand of an AgentDeployment; of other kinds there is none to tell.
 fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> Answer {
     let bare = Answer { accepted: true, ..bare };
@@ -218,6 +232,7 @@ fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> An
             Answer {
                 accepted: memory.as_ref().is_none_or(|plan| plan.refusals.is_empty()),
                 lacks_model: model.is_none() && memory::is_planned(&agent.spec),
+                notes: notes(&agent.spec),
                 demand: Some(demand(&agent.spec)),
                 memory,
                 ..bare

@@ -1,4 +1,4 @@
-//! What a person decides about a rollout, as the annotations that say so. Pure.
+//! What a person decides about a rollout or a proposed campaign, as the annotations that say so. Pure.
 //!
 //! Each word carries the hash of the plan that it is for, so that it does nothing to a plan that nobody has looked at.
 //! It is an annotation, because GitOps tools put fields of the spec back.
@@ -22,7 +22,7 @@ use crate::output::Shown;
 /// A decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Decision {
-    /// What waits for approval goes on.
+    /// What waits for approval goes on: a choice, else a campaign that is proposed after drift.
     Approve,
     /// The canary takes over without further judgement.
     Promote,
@@ -40,7 +40,7 @@ pub enum Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NothingToDecide {
     /// Nothing waits for approval.
-    #[error("nothing waits for approval: see `kubectl slipway rollout`")]
+    #[error("nothing waits for approval: see `kubectl slipway status`")]
     NoProposal,
     /// No canary is being rolled out.
     #[error("no canary is being rolled out: see `kubectl slipway rollout`")]
@@ -192,7 +192,7 @@ fn changes(object: &AgentDeployment, decision: Decision) -> Result<Vec<Change>, 
     // The first revision has nothing to be compared with, or to be rolled back to.
     let canary = rollout.stable.as_ref().and(rollout.canary.clone());
     match decision {
-        Decision::Approve => go_on(object, Command::Approve, proposed.ok_or(NothingToDecide::NoProposal)?),
+        Decision::Approve => approve(object, proposed),
         Decision::Promote => go_on(object, Command::Promote, canary.ok_or(NothingToDecide::NoCanary)?),
         Decision::Abort => {
             let plan = canary.or(proposed).ok_or(NothingToDecide::NothingToAbort)?;
@@ -213,6 +213,16 @@ fn changes(object: &AgentDeployment, decision: Decision) -> Result<Vec<Change>, 
         }
         Decision::Resume => resume(object, canary.as_deref()),
     }
+}
+
+/// The choice that waits, else the campaign. Each is looked at before it is approved, so both take two words.
+fn approve(object: &AgentDeployment, choice: Option<String>) -> Result<Vec<Change>, NothingToDecide> {
+    if let Some(plan) = choice {
+        return go_on(object, Command::Approve, plan);
+    }
+    let drift = object.status.as_ref().and_then(|status| status.drift.as_ref());
+    let campaign = drift.and_then(|drift| drift.proposal.clone()).ok_or(NothingToDecide::NoProposal)?;
+    Ok(vec![Change::Set(Command::ApproveReprofiling, campaign)])
 }
 
 /// The changes that let a plan continue. An earlier word that rolls it back goes.
@@ -348,6 +358,18 @@ mod tests {
     #[case::pause(Decision::Pause, json!({"slipway.dev/pause": CANARY}))]
     fn a_word_is_for_the_plan_that_it_is_about(#[case] decision: Decision, #[case] expected: Value) {
         assert_eq!(written(&agent(&json!({}), &rolling()), decision), expected);
+    }
+
+    #[rstest]
+    #[case::a_campaign(json!({}), json!({"slipway.dev/approve-reprofiling": "bbbbbbbbbb-1"}))]
+    #[case::a_choice_first(rolling()["rollout"].clone(), json!({"slipway.dev/approve": PROPOSED}))]
+    fn what_waits_is_approved_a_choice_before_a_campaign(#[case] rollout: Value, #[case] expected: Value) {
+        let drift = json!({
+            "revision": PLAN, "verdict": "WorkloadDrift", "since": "2026-01-01T00:00:00Z", "message": "other work",
+            "baselineFrom": "2026-01-01T00:00:00Z", "proposal": "bbbbbbbbbb-1",
+        });
+        let status = json!({"rollout": rollout, "drift": drift});
+        assert_eq!(written(&agent(&json!({}), &status), Decision::Approve), expected);
     }
 
     #[rstest]

@@ -126,7 +126,11 @@ pub async fn follow(
             continue;
         }
         let Some(object) = state.objects.get(name).filter(|now| now.metadata.uid == first.metadata.uid) else {
-            return writeln!(out, "{name} was deleted").map_err(FollowError::Write);
+            return match how.format {
+                None => writeln!(out, "{name} was deleted").map_err(FollowError::Write),
+                // A program sees the end of the documents.
+                Some(_) => Ok(()),
+            };
         };
         let (pods, events) = (state.pods.all(), state.events.all());
         let tree = Tree::of(Seen { object, pods: &pods, events: &events });

@@ -40,7 +40,7 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
         nearest,
         rollout::rollout(object),
         objectives(object, measurements),
-        status.drift.as_ref().map_or(String::new(), drift),
+        status.drift.as_ref().map_or(String::new(), |found| drift(object, found)),
     ];
     for part in parts {
         if !part.is_empty() {
@@ -118,7 +118,7 @@ fn selected(status: &AgentDeploymentStatus) -> String {
 }
 
 /// What serves against its first day.
-fn drift(drift: &DriftStatus) -> String {
+fn drift(object: &AgentDeployment, drift: &DriftStatus) -> String {
     let DriftStatus {
         verdict, since, message, baseline_from, baseline_until, restarted, left_out, unknown, risk, ..
     } = drift;
@@ -134,7 +134,11 @@ fn drift(drift: &DriftStatus) -> String {
     line("restarted", restarted.as_deref());
     line("left out", left_out.as_deref());
     line("at risk", risk.as_ref().map(|risk| risk.message.as_str()));
-    line("to measure again, set spec.profiling.approveReprofiling to", drift.proposal.as_deref());
+    let again = drift.proposal.as_ref().map(|proposal| {
+        let approve = rollout::approve(object);
+        format!("run {approve}, or set spec.profiling.approveReprofiling to {proposal} in the manifest")
+    });
+    line("to measure again", again.as_deref());
     let unknown = unknown.join(", ");
     line("not reported by the pods", Some(unknown.as_str()).filter(|names| !names.is_empty()));
     text

@@ -211,14 +211,20 @@ fn rejected(plans: &[RejectedPlan]) -> String {
 fn proposal(object: &AgentDeployment, proposed: &ProposedPlan) -> String {
     let ProposedPlan { plan_hash, since, why, changes } = proposed;
     let changes: String = changes.iter().map(|change| format!("{change}\n")).collect();
+    format!(
+        "{plan_hash} waits for approval since {}: {why}\n{}approve it with {}, or spec.rollout.approve: {plan_hash} in the \
+         manifest\n",
+        clock(since),
+        indented(&changes),
+        approve(object)
+    )
+}
+
+/// The command that approves what waits.
+pub fn approve(object: &AgentDeployment) -> String {
     let place = object.metadata.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    format!(
-        "{plan_hash} waits for approval since {}: {why}\n{}approve it with `kubectl slipway approve {name}{place}`, or \
-         spec.rollout.approve: {plan_hash} in the manifest\n",
-        clock(since),
-        indented(&changes)
-    )
+    format!("`kubectl slipway approve {name}{place}`")
 }
 
 fn clock(time: &Time) -> String {

@@ -159,3 +159,37 @@ fn documents_and_lists_are_checked_object_by_object() {
     let of_each = format!("{of_each}{unchecked}");
     assert_eq!((text, end.as_str()), (of_each.repeat(2), "2 of 2 objects would be refused"));
 }
+
+/// The operator takes a driver that measures what users wait for; who names another one is told what that leaves out.
+#[rstest]
+#[case::left_out("", "")]
+#[case::named(
+    "driver: ModelAnalyzer, ",
+    "  note: no candidate is compared by first-token (TimeToFirstToken): driver ModelAnalyzer does not measure it, and \
+     only the confirm run judges it. To compare candidates by it, set spec.profiling.driver to AgentRun\n"
+)]
+fn an_objective_that_no_candidate_will_be_compared_by_is_named_with_the_remedy(
+    #[case] driver: &str,
+    #[case] expected: &str,
+) {
+    let manifest = format!(
+        "apiVersion: slipway.dev/v1alpha1
+kind: AgentDeployment
+metadata: {{name: support}}
+spec:
+  model: {{uri: http://models.example/react}}
+  engine: {{backend: Custom, custom: {{builderImage: example.com/builder:1, tritonImage: example.com/triton:1}}}}
+  slo:
+    objectives:
+    - {{name: reply, metric: RequestLatency, percentile: p95, max: 500ms}}
+    - {{name: first-token, metric: TimeToFirstToken, percentile: p95, max: 1s}}
+  profiling:
+    {{{driver}workloads: [{{name: chat, prompts: {{configMap: {{name: chat, key: prompts.jsonl}}}}}},
+      {{name: runs, synthetic: {{inputTokens: 800, outputTokens: 150}}}}]}}
+  agent: {{systemPrompt: Answer.}}
+"
+    );
+    let (text, end) = told(&[typed(&manifest)]);
+    let notes: String = text.lines().filter(|line| line.contains("note:")).map(|line| format!("{line}\n")).collect();
+    assert_eq!((notes.as_str(), end.as_str()), (expected, "0"), "{text}");
+}

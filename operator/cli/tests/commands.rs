@@ -201,6 +201,17 @@ fn going_on() -> Look {
     Look { agent: agent(&json!({}), &json!({}), &status), ..Look::default() }
 }
 
+/// A campaign waits for approval, since users ask for other work.
+fn drifted() -> Look {
+    let at = "2026-01-01T00:00:00Z";
+    let drift = json!({
+        "revision": STABLE, "verdict": "WorkloadDrift", "since": at, "message": "other work", "baselineFrom": at,
+        "proposal": format!("{STABLE}-1"),
+    });
+    let status = json!({"rollout": {"stable": STABLE}, "drift": drift});
+    Look { agent: agent(&json!({}), &json!({}), &status), ..Look::default() }
+}
+
 /// A plan that a person gave up.
 fn given_up() -> Look {
     let mut look = stopped("Stalled");
@@ -222,6 +233,10 @@ fn removed(command: &str, field: &str) -> Value {
 
 #[rstest]
 #[case::approve("Approve", rolling(), json!([set("approve", PROPOSED, "approve")]))]
+#[case::approve_a_campaign("Approve", drifted(), json!([{
+    "action": "Set", "annotation": "slipway.dev/approve-reprofiling", "value": format!("{STABLE}-1"),
+    "equalField": "spec.profiling.approveReprofiling",
+}]))]
 #[case::promote("Promote", rolling(), json!([set("promote", CANARY, "promote")]))]
 #[case::abort("Abort", rolling(), json!([set("abort", CANARY, "abort")]))]
 #[case::retry("Retry", given_up(), json!([set("retry", CANARY, "retry"), removed("abort", "abort")]))]
@@ -271,6 +286,6 @@ GitOps will revert this unless the manifest sets it too
 #[tokio::test]
 async fn where_there_is_nothing_to_decide_no_document_is_written() {
     let (text, end, patches) = typed("approve support -o yaml", vec![going_on()]).await;
-    let expected = "support: nothing waits for approval: see `kubectl slipway rollout`";
+    let expected = "support: nothing waits for approval: see `kubectl slipway status`";
     assert_eq!((text.as_str(), chain(&end.unwrap_err()).as_str(), patches), ("", expected, Vec::new()));
 }

@@ -128,6 +128,15 @@ async fn programs_get_a_document_for_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn programs_read_documents_alone_to_the_end() {
+    let (text, end) = followed(a_story(), Some(Format::Json), StatusCode::OK).await;
+    assert!(end.is_ok());
+    let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&text).into_iter().collect();
+    let kinds = documents.map(|all| all.iter().map(|document| document["kind"].clone()).collect::<Vec<_>>());
+    assert_eq!(kinds.map_err(|error| error.to_string()), Ok(vec![json!("Tree"); 2]), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_may_not_list_pods_is_told_so_and_does_not_wait() {
     let (_, end) = followed(Vec::new(), None, StatusCode::FORBIDDEN).await;
     let expected = "failed to watch: failed to list and watch what belongs to it: HTTP 403: pods is forbidden: not you";

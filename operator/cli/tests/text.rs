@@ -291,7 +291,7 @@ Drift: WorkloadDrift since 2026-01-03T04:10:00Z
   users ask for other work than on the first day: more prompts are long
   baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
   left out: in other pods image.triton was sha256:1 and is sha256:2
-  to measure again, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1
+  to measure again: run `kubectl slipway approve facts-agent -n demo`, or set spec.profiling.approveReprofiling to 7c1f9a2b3d-1 in the manifest
   not reported by the pods: driver, gpu
 ";
     assert!(text.ends_with(expected), "{text}");

@@ -3,6 +3,7 @@
 mod blocked;
 mod commands;
 mod held;
+mod plugin;
 mod preflight;
 mod reason;
 mod rejected;
@@ -18,6 +19,7 @@ use crate::jobs::kind::JobRef;
 pub use blocked::{Blocked, Step};
 pub use commands::{CommandProblem, InvalidCommand};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
+pub use plugin::{Named, Proposed};
 pub use preflight::RefusedGpus;
 pub use rejected::{Rejected, Retry};
 pub use scaling::{Because, Needed, Scaling, counted_pods};
@@ -312,6 +314,8 @@ pub enum Why {
         weight: i32,
         /// The command that keeps it.
         by: Source,
+        /// Whose rollout it is.
+        named: Named,
     },
     /// A revision is on trial, and no pods are asked for.
     RolloutWithoutPods {
@@ -321,16 +325,7 @@ pub enum Why {
     /// Something other than the verdict has kept the canary at its step for longer than the step may take.
     RolloutHeld(Held),
     /// A new choice waits for a person.
-    AwaitingApproval {
-        /// Hash of the plan.
-        revision: String,
-        /// Hash of the plan that serves.
-        stable: String,
-        /// What of the choice would change, as `field: from -> to`.
-        choice: Vec<String>,
-        /// What a person does who does not want it.
-        refusal: String,
-    },
+    AwaitingApproval(Box<Proposed>),
     /// A plan did harm.
     PlanRejected(Box<Rejected>),
     /// No gateway serves the route.
@@ -461,8 +456,12 @@ impl fmt::Display for Why {
             Self::CanaryJudged { revision, weight, message, reason: _ } => {
                 write!(f, "revision {revision} has {weight} % of the traffic; {message}")
             }
-            Self::RolloutPaused { revision, weight, by } => {
-                write!(f, "revision {revision} is paused at {weight} % of the traffic: remove {by} to resume")
+            Self::RolloutPaused { revision, weight, by, named } => {
+                let resume = named.command("resume");
+                write!(
+                    f,
+                    "revision {revision} is paused at {weight} % of the traffic. To resume, run {resume}, or remove {by}"
+                )
             }
             Self::RolloutWithoutPods { revision } => write!(
                 f,
@@ -470,12 +469,7 @@ impl fmt::Display for Why {
                  above 0"
             ),
             Self::RolloutHeld(held) => held.fmt(f),
-            Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
-                f,
-                "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed lists every \
-                 change; set spec.rollout.approve to {revision}, or {refusal}",
-                choice.join("; ")
-            ),
+            Self::AwaitingApproval(proposed) => proposed.fmt(f),
             Self::PlanRejected(rejected) => rejected.fmt(f),
             Self::RouteUnavailable { problem } => write!(f, "spec.rollout.traffic.gatewayAPI: {problem}"),
             Self::RouteContested(contested) => contested.fmt(f),

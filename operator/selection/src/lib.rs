@@ -11,6 +11,7 @@ pub mod judged;
 mod rank;
 pub mod select;
 pub mod target;
+pub mod uncompared;
 pub mod what_if;
 
 /// Integers of the API are signed, those of a count are not; both stay far from the bounds.

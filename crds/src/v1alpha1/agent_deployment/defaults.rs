@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::{ThroughputUnit, serving::NoBuildBackend};
+use slipway_vocabulary::serving::NoBuildBackend;
 
 use super::{
     AgentDeploymentSpec,
     model::{Backend, EngineConfiguration, Precision},
     no_build::{VllmServer, backend_and_server, no_build_backend},
     profiling::{Profiling, ProfilingDriver},
+    slo::WrittenObjective,
 };
 
 /// A backend with versions. Behind Triton, vLLM has those of NVIDIA's images; its own server has others.
@@ -119,26 +120,38 @@ impl TakenVersion {
 
 impl AgentDeploymentSpec {
     /// What sends the load; `None` without `profiling`. Where the spec leaves it out, it is Model Analyzer if that has
-    /// prompts to send and measures what serves. It must also measure an objective, or be asked to count requests.
-    /// Else whole runs are replayed.
+    /// prompts to send and measures what serves. It must also be asked to count requests, or measure an objective and
+    /// compare candidates by all of them. Else whole runs are replayed.
     pub fn driver(&self) -> Option<ProfilingDriver> {
-        let profiling = self.profiling.as_ref()?;
-        Some(profiling.driver.unwrap_or_else(|| self.needed_driver(profiling)))
+        let compares_by = |objective: &WrittenObjective| ANALYZER.compares_by(objective.metric);
+        self.named_driver_or(|objectives| measures_one_of(objectives) && objectives.iter().all(compares_by))
     }
 
-    fn needed_driver(&self, profiling: &Profiling) -> ProfilingDriver {
-        let analyzer = ProfilingDriver::ModelAnalyzer;
-        let is_possible = profiling.workloads.iter().any(|workload| workload.prompts.is_some())
-            && self.engine.as_ref().is_some_and(|engine| engine.served_by().is_measured_by(analyzer));
-        let slo = &self.slo;
-        let units = slo.throughput.iter().map(|wanted| wanted.unit).chain(slo.cost.iter().map(|wanted| wanted.unit));
-        let counts_requests = units.into_iter().any(|unit| unit == ThroughputUnit::Requests);
-        let is_measured = slo.objectives.is_empty()
-            || slo.objectives.iter().any(|objective| analyzer.measures().contains(&objective.metric));
-        let has_runs = profiling.workloads.iter().any(|workload| workload.has_runs());
-        match is_possible && (counts_requests || is_measured || !has_runs) {
-            true => analyzer,
-            false => ProfilingDriver::AgentRun,
-        }
+    /// The same as earlier releases took it: they asked only that Model Analyzer measure an objective.
+    pub fn former_driver(&self) -> Option<ProfilingDriver> {
+        self.named_driver_or(measures_one_of)
     }
+
+    fn named_driver_or(&self, is_measured: impl Fn(&[WrittenObjective]) -> bool) -> Option<ProfilingDriver> {
+        let profiling = self.profiling.as_ref()?;
+        Some(profiling.driver.unwrap_or_else(|| match self.is_for_model_analyzer(profiling, is_measured) {
+            true => ANALYZER,
+            false => ProfilingDriver::AgentRun,
+        }))
+    }
+
+    fn is_for_model_analyzer(&self, profiling: &Profiling, is_measured: impl Fn(&[WrittenObjective]) -> bool) -> bool {
+        let is_possible = profiling.workloads.iter().any(|workload| workload.prompts.is_some())
+            && self.engine.as_ref().is_some_and(|engine| engine.served_by().is_measured_by(ANALYZER));
+        let has_runs = profiling.workloads.iter().any(|workload| workload.has_runs());
+        is_possible && (self.slo.counts_requests() || is_measured(&self.slo.objectives) || !has_runs)
+    }
+}
+
+/// The driver that is taken where it suffices.
+const ANALYZER: ProfilingDriver = ProfilingDriver::ModelAnalyzer;
+
+/// Whether Model Analyzer measures one of the objectives, or there is none.
+fn measures_one_of(objectives: &[WrittenObjective]) -> bool {
+    objectives.is_empty() || objectives.iter().any(|objective| ANALYZER.measures().contains(&objective.metric))
 }

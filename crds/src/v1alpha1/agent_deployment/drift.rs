@@ -47,8 +47,8 @@ pub struct DriftStatus {
     /// Objective that is at risk. Absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<DriftRisk>,
-    /// Proposed campaign, with `onDrift: Reprofile`. Set `spec.profiling.approveReprofiling` to this value to start
-    /// it.
+    /// Proposed campaign, with `onDrift: Reprofile`. Set the annotation `slipway.dev/approve-reprofiling` or
+    /// `spec.profiling.approveReprofiling` to this value to start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub proposal: Option<String>,

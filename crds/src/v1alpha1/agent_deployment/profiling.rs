@@ -45,7 +45,8 @@ pub struct Profiling {
     /// What sends the load while configurations are compared. ModelAnalyzer sends requests: it measures their
     /// throughput, RequestLatency and, of streamed answers, RequestTimeToFirstToken. AgentRun replays whole runs, and
     /// measures every metric. With an agentTrace, AgentRun confirms the chosen configuration in either case. Absent
-    /// means ModelAnalyzer where there are prompts and it measures what serves and an objective, else AgentRun.
+    /// means ModelAnalyzer where there are prompts, it measures what serves and an objective, and no objective bounds
+    /// TimeToFirstToken or InterTokenLatency; else AgentRun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "named_driver")]
     pub driver: Option<ProfilingDriver>,
@@ -79,7 +80,8 @@ pub struct Profiling {
     #[serde(default, skip_serializing_if = "OnDrift::is_default")]
     pub on_drift: OnDrift,
     /// Approves the proposal in `status.drift.proposal` with this value: what users ask has changed, and a new
-    /// campaign may start. It has no effect on any other proposal.
+    /// campaign may start. It has no effect on any other proposal. The annotation `slipway.dev/approve-reprofiling`
+    /// does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub approve_reprofiling: Option<String>,
@@ -115,8 +117,8 @@ pub enum OnDrift {
     #[default]
     Report,
     /// A new campaign also starts, as with a schedule. If an objective is at risk, it starts automatically, at the
-    /// earliest seven days after the last campaign. If what users ask has changed, it starts after
-    /// `approveReprofiling`.
+    /// earliest seven days after the last campaign. If what users ask has changed, it starts once a person approves
+    /// it.
     Reprofile,
 }
 

@@ -48,6 +48,15 @@ pub struct ServiceLevelObjectives {
     pub on_infeasible: OnInfeasible,
 }
 
+impl ServiceLevelObjectives {
+    /// Whether throughput or cost is bounded in requests.
+    pub fn counts_requests(&self) -> bool {
+        let throughput = self.throughput.iter().map(|wanted| wanted.unit);
+        let mut units = throughput.chain(self.cost.iter().map(|wanted| wanted.unit));
+        units.any(|unit| unit == ThroughputUnit::Requests)
+    }
+}
+
 /// A throughput that must be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,5 @@
-//! What people tell the rollout: fields of `spec.rollout`, and annotations with the same effect. Pure.
+//! What people tell the rollout, and a campaign that is proposed: fields of the spec, and annotations with the same
+//! effect. Pure.
 //!
 //! Each command names the plan that it is for, and does nothing to another one. Only `spec.rollout.paused` names none.
 
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 
 use slipway_crds::{
     commands::{Command, PREFIX, Place, Source},
-    v1alpha1::agent_deployment::Rollout,
+    v1alpha1::agent_deployment::{Profiling, Rollout},
 };
 
 use crate::why::{CommandProblem, InvalidCommand};
@@ -90,6 +91,16 @@ impl<'a> Commands<'a> {
     /// What rolls a plan back, or declines it.
     pub fn aborts(self, plan: &str) -> Option<Source> {
         self.names(Command::Abort, self.rollout.abort.as_deref(), plan)
+    }
+
+    /// What lets a proposed campaign begin.
+    pub fn approves_reprofiling(self, profiling: &Profiling, proposal: &str) -> Option<Source> {
+        let command = Command::ApproveReprofiling;
+        if profiling.approve_reprofiling.as_deref() == Some(proposal) {
+            return Some(Source { command, place: Place::Field });
+        }
+        let is_annotated = self.annotated.value(command).is_some_and(|value| value == proposal);
+        is_annotated.then_some(Source { command, place: Place::Annotation })
     }
 
     /// What keeps a plan's rollout at its step.

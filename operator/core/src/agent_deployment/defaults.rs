@@ -6,7 +6,10 @@
 //! the identity of engines alone. So a reverted spec is recognized without its checkpoint.
 //!
 //! A version that was taken stays in the status until the platform team pins another one. A later release of the
-//! operator may have a newer default, and changes nothing that serves.
+//! operator may have a newer default, and changes nothing that serves. The same goes for the driver, until other
+//! latencies are bounded.
+
+use std::collections::BTreeSet;
 
 use slipway_backends::{check, gpu, no_build, tensorrt_llm::version};
 use slipway_crds::{
@@ -14,13 +17,13 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Backend, Checkpoint, EngineConfiguration, Precision, ResolvedModel, ResolvedShape, SearchSpace,
-            TakenDefaults, TakenVersion, VersionedBackend,
+            Backend, Checkpoint, EngineConfiguration, Precision, ProfilingDriver, ResolvedModel, ResolvedShape,
+            SearchSpace, TakenDefaults, TakenVersion, VersionedBackend,
         },
     },
 };
 
-use super::world::World;
+use super::{rollout::revision, world::World};
 
 /// Precision with Custom, whose builder reads the checkpoint itself.
 const OF_CUSTOM: Precision = Precision::FP32;
@@ -32,11 +35,41 @@ pub fn completed(world: &World) -> AgentDeploymentSpec {
     if is_custom(&spec) && spec.search.precision.is_empty() {
         spec.search.precision = vec![OF_CUSTOM];
     }
-    let driver = spec.driver();
+    let driver = driver_of(world, &spec);
+    with_driver(spec, driver)
+}
+
+fn with_driver(mut spec: AgentDeploymentSpec, driver: Option<ProfilingDriver>) -> AgentDeploymentSpec {
     if let Some(profiling) = &mut spec.profiling {
         profiling.driver = driver;
     }
     spec
+}
+
+/// What sends the load of a campaign; absent where nothing is measured.
+pub(super) fn driver(world: &World) -> Option<ProfilingDriver> {
+    // Only the identity of what serves needs the other defaults.
+    if world.spec.driver() == world.spec.former_driver() { world.spec.driver() } else { completed(world).driver() }
+}
+
+/// The driver of a spec with all other defaults. One that an earlier release took stays: for as long as the objectives
+/// bound the same latencies, and wherever it led to a revision that is kept. So an upgrade measures nothing again.
+fn driver_of(world: &World, spec: &AgentDeploymentSpec) -> Option<ProfilingDriver> {
+    let (driver, former) = (spec.driver()?, spec.former_driver()?);
+    let stays = || is_taken_for_these_objectives(world, former) || has_revision(world, spec, former);
+    Some(if driver != former && stays() { former } else { driver })
+}
+
+fn is_taken_for_these_objectives(world: &World, driver: ProfilingDriver) -> bool {
+    let known: BTreeSet<&str> =
+        world.status.slo.iter().filter_map(|known| known.latency.as_ref()).map(|known| known.metric.as_str()).collect();
+    let asked: BTreeSet<&str> = world.spec.slo.objectives.iter().map(|asked| asked.metric.as_str()).collect();
+    world.status.defaults.driver == Some(driver) && known == asked
+}
+
+fn has_revision(world: &World, spec: &AgentDeploymentSpec, driver: ProfilingDriver) -> bool {
+    let hash = revision::input_hash(&with_driver(spec.clone(), Some(driver)));
+    hash.is_ok_and(|hash| world.revisions.iter().any(|kept| kept.inputs().spec == hash.as_str()))
 }
 
 /// An engine with the block of its backend, and a version.
@@ -97,7 +130,7 @@ pub(super) fn taken(world: &World, model: Option<&ResolvedModel>) -> TakenDefaul
         versions: versions(world, engine),
         precision: own_precision(world, shape).or(of_custom).filter(|_| leaves_out_precision),
         max_seq_len: shape.filter(|_| leaves_out_length).and_then(positions),
-        driver: spec.driver().filter(|_| spec.profiling.as_ref().is_some_and(|profiling| profiling.driver.is_none())),
+        driver: driver(world).filter(|_| spec.profiling.as_ref().is_some_and(|profiling| profiling.driver.is_none())),
     }
 }
 

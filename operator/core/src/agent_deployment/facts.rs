@@ -238,8 +238,8 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         | Why::RolloutPaused { revision, .. }
         | Why::RolloutWithoutPods { revision }
         | Why::RolloutHeld(Held { revision, .. })
-        | Why::PreflightFailed(RefusedGpus { revision, .. })
-        | Why::AwaitingApproval { revision, .. } => revision.clone(),
+        | Why::PreflightFailed(RefusedGpus { revision, .. }) => revision.clone(),
+        Why::AwaitingApproval(proposed) => proposed.revision.clone(),
         Why::PlanRejected(rejected) => rejected.revision.clone(),
         Why::RestoringStable { stable, .. } => stable.clone(),
         Why::RouteUnavailable { .. } => String::new(),

@@ -30,10 +30,9 @@ pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<
     let Some(Blocked::Waiting(why)) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
-        Why::RolloutPaused { .. }
-        | Why::RolloutWithoutPods { .. }
-        | Why::RolloutHeld(_)
-        | Why::AwaitingApproval { .. } => true,
+        Why::RolloutPaused { .. } | Why::RolloutWithoutPods { .. } | Why::RolloutHeld(_) | Why::AwaitingApproval(_) => {
+            true
+        }
         Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_inconclusive,
         _ => false,
     };

@@ -11,9 +11,10 @@ use slipway_crds::{
         shared::ServingConfiguration,
     },
 };
+use slipway_selection::uncompared::uncompared;
 
 use super::{
-    facts,
+    defaults, facts,
     monitoring::{drift, error_budget, objectives, scaling, self_check},
     outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
     rollout::revision::{Served, ServedArtifact},
@@ -67,6 +68,7 @@ fn conditions(
     let drafts = [ready, reconciling_condition(world, outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.filter(|_| elsewhere.is_none()).and_then(attainable_condition))
+        .chain(uncompared_condition(world))
         .chain(error_budget::met_condition(&status.slo, &world.budgets, world.now))
         .chain(suspended_condition(world, outcome))
         .chain(outcome.background.as_ref().map(profiling_condition))
@@ -167,7 +169,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
         Why::RolloutPaused { .. } | Why::RolloutWithoutPods { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
-        Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
+        Why::AwaitingApproval(_) => Stage::AwaitingApproval,
         // No step waits for them.
         Why::UnknownReceiver { .. }
         | Why::CommandInvalid { .. }
@@ -230,6 +232,13 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     let why = profile.choice.as_ref().map(|choice| choice.why.clone());
     let message = answer.or(why).unwrap_or_else(|| profile.message.clone());
     Some(Draft { condition, is_true, reason, message })
+}
+
+/// Present only while the driver does not measure an objective.
+fn uncompared_condition(world: &World) -> Option<Draft> {
+    let message = uncompared(&world.spec, defaults::driver(world)?)?.to_string();
+    let (condition, reason) = (ConditionType::ObjectivesUncompared, Reason::NotMeasuredByDriver);
+    Some(Draft { condition, is_true: true, reason, message })
 }
 
 /// What engines are measured for is not known of a server elsewhere before it has traffic.

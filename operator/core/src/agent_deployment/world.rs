@@ -31,6 +31,7 @@ use crate::{
     jobs::view::JobView,
     plan::{Removal, RemovalKind},
     settings::Settings,
+    why::Named,
 };
 
 /// Everything that was observed.
@@ -110,6 +111,11 @@ impl World {
     /// What people tell the rollout.
     pub fn commands(&self) -> Commands<'_> {
         Commands::new(&self.spec.rollout, &self.annotated)
+    }
+
+    /// How the plugin's commands name it.
+    pub fn named(&self) -> Named {
+        Named { agent: self.name.clone(), namespace: self.namespace.clone() }
     }
 
     /// The kept revision of a plan.

@@ -1,4 +1,4 @@
-//! Annotations that name an unknown command to a rollout, or no plan. Pure.
+//! Annotations that name an unknown command, or no plan. Pure.
 
 use std::fmt;
 
@@ -54,5 +54,6 @@ fn place_of_hash(command: Command) -> &'static str {
         Command::Promote | Command::Pause => "status.rollout.canary",
         Command::Abort => "status.rollout.canary or status.rollout.proposed.planHash",
         Command::Retry => "status.rollout.rejected, with /2, /3 for further retries",
+        Command::ApproveReprofiling => "status.drift.proposal, with its number",
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
+use super::plugin::Named;
+
 /// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put
 /// their own version back take for a round.
 pub const CONTEST_REMEMBERED: SignedDuration = SignedDuration::from_mins(5);
@@ -19,16 +21,18 @@ pub struct Held {
     pub max_seconds: u64,
     /// What keeps it: the reason in one word, and the same with numbers.
     pub message: String,
+    /// Whose canary it is.
+    pub named: Named,
 }
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { revision, weight, max_seconds, message } = self;
+        let Self { revision, weight, max_seconds, message, named } = self;
         write!(
             f,
             "revision {revision} has had {weight} % of the traffic for longer than the {max_seconds} s of its maxSoak, \
-             and no verdict is possible: {message}. It keeps its share until that is fixed; spec.rollout.promote and \
-             spec.rollout.abort decide without a verdict"
+             and no verdict is possible: {message}. It keeps its share until that is fixed. {}",
+            named.decided()
         )
     }
 }

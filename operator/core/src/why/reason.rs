@@ -48,7 +48,7 @@ impl Why {
             Self::CanaryJudged { reason, .. } => *reason,
             Self::RolloutPaused { .. } | Self::RolloutWithoutPods { .. } => Reason::RolloutPaused,
             Self::RolloutHeld(_) => Reason::VerdictUnreachable,
-            Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
+            Self::AwaitingApproval(_) => Reason::AwaitingApproval,
             Self::PlanRejected(_) => Reason::RolledBack,
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
             Self::RouteContested(_) => Reason::RouteContested,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::plugin::Named;
+
 /// A plan that did harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
@@ -13,13 +15,11 @@ pub struct Rejected {
     pub retry: Retry,
 }
 
-/// How a person tries a plan once more. The plugin comes first: GitOps tools put a field of the spec back.
+/// How a person tries a plan once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// Name of the AgentDeployment.
-    pub agent: String,
-    /// Its namespace.
-    pub namespace: String,
+    /// Whose plan it is.
+    pub named: Named,
     /// The token that the field takes.
     pub token: String,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Rejected {
 
 impl fmt::Display for Retry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { agent, namespace, token } = self;
-        write!(f, "run `kubectl slipway retry {agent} -n {namespace}`, or set spec.rollout.retry to {token}")
+        let Self { named, token } = self;
+        write!(f, "run {}, or set spec.rollout.retry to {token}", named.command("retry"))
     }
 }

@@ -5,7 +5,7 @@ use slipway_crds::v1alpha1::agent_deployment::Precision;
 use super::*;
 use crate::{
     jobs::kind::{JobKind, JobRef},
-    why::{CommandProblem, InvalidCommand, Rejected, Retry},
+    why::{CommandProblem, InvalidCommand, Named, Rejected, Retry},
 };
 
 fn spec() -> AgentDeploymentSpec {
@@ -64,7 +64,7 @@ fn the_codes_of_stops_stay() {
         Why::PlanRejected(Box::new(Rejected {
             revision: revision.clone(),
             reason: problem,
-            retry: Retry { agent: text("support"), namespace: text("team"), token: revision },
+            retry: Retry { named: Named { agent: text("support"), namespace: text("team") }, token: revision },
         })),
         Why::UnknownReceiver { unknown: vec![text("tema"), text("om-call")], known: vec![text("team")] },
         Why::CommandInvalid {

@@ -24,6 +24,7 @@ use slipway_crds::{
 };
 
 use super::{
+    defaults,
     engines::{built::BuiltEngine, quality},
     parts::{Basis, Found, Halt, Parts, Planned, Planning},
     prepare::Prepared,
@@ -243,7 +244,7 @@ fn freeze(
         engines,
         configurations,
         levels,
-        driver: world.spec.driver().unwrap_or_default(),
+        driver: defaults::driver(world).unwrap_or_default(),
         prompts,
         agent_trace,
         recorded_lengths,

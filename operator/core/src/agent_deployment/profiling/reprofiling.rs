@@ -312,7 +312,7 @@ fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
     }
     match &outcome.next {
         None | Some(Blocked::Stopped(Why::PlanRejected(_))) => None,
-        Some(Blocked::Waiting(Why::AwaitingApproval { .. })) => Some("the proposed plan is approved or declined"),
+        Some(Blocked::Waiting(Why::AwaitingApproval(_))) => Some("the proposed plan is approved or declined"),
         Some(Blocked::Waiting(_)) => Some("nothing else is in progress"),
         Some(Blocked::Stopped(_)) => Some("the AgentDeployment is no longer stalled"),
     }

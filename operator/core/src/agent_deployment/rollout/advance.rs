@@ -258,7 +258,7 @@ impl Canary<'_> {
         }
         let weight = self.weight();
         if let Some(by) = self.paused_by() {
-            return Blocked::Waiting(Why::RolloutPaused { revision, weight, by });
+            return Blocked::Waiting(Why::RolloutPaused { revision, weight, by, named: self.world.named() });
         }
         if let Some(message) = self.guarded.clone() {
             let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailBlocking, message };
@@ -266,6 +266,7 @@ impl Canary<'_> {
         }
         let reason = reason(self.rollout.reason.as_deref());
         let message = self.rollout.message.clone().unwrap_or_else(|| "no evidence yet".to_owned());
+        let message = self.with_remedy(reason, message);
         Blocked::Waiting(self.held_for_long(Why::CanaryJudged { revision, weight, reason, message }))
     }
 
@@ -340,7 +341,7 @@ fn rejection(world: &World, target: &Target) -> Option<Why> {
 
 /// The stop of a plan that was rolled back.
 fn why_rejected(world: &World, target: &Target, reason: String) -> Why {
-    let retry = Retry { agent: world.name.clone(), namespace: world.namespace.clone(), token: target.hash.clone() };
+    let retry = Retry { named: world.named(), token: target.hash.clone() };
     Why::PlanRejected(Box::new(Rejected { revision: target.hash.clone(), reason, retry }))
 }
 

@@ -21,7 +21,7 @@ use crate::{
         world::World,
     },
     plan::Note,
-    why::{Blocked, Step, Why},
+    why::{Blocked, Proposed, Step, Why},
 };
 
 /// Lines of a proposal, as the schema has it.
@@ -60,16 +60,13 @@ pub(in crate::agent_deployment) fn ask(world: &World, chosen: Chosen) -> Planned
     };
     let changes = Changes::between(stable.plan(), &target.plan);
     let proposal = propose(world, stable.plan(), &target, (&changes, &selected));
-    let why = Why::AwaitingApproval {
+    let why = Why::AwaitingApproval(Box::new(Proposed {
+        named: world.named(),
         revision: target.hash.clone(),
         stable: stable.hash().to_owned(),
         choice: changes.choice.clone(),
-        refusal: match PlanInputs::read(&target.input_hash).repetition {
-            0 => "revert the edit".to_owned(),
-            // No edit led to it.
-            _ => format!("spec.rollout.abort to {} to decline it", target.hash),
-        },
-    };
+        is_of_edit: PlanInputs::read(&target.input_hash).repetition == 0,
+    }));
     // While it waits, the choice that serves is the one that is selected, and the new one is shown as a proposal.
     let found = Found { selected: status::configuration_of(world, stable.hash()), ..Found::default() };
     let is_known = known(world, &target).is_some();

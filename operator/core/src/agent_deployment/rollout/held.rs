@@ -26,9 +26,19 @@ impl Canary<'_> {
             _ => return why,
         };
         match self.exceeded_soak() {
-            Some(max_seconds) => Why::RolloutHeld(Held { revision, weight: self.weight(), max_seconds, message }),
+            Some(max_seconds) => {
+                let (weight, named) = (self.weight(), self.world.named());
+                Why::RolloutHeld(Held { revision, weight, max_seconds, message, named })
+            }
             None => why,
         }
+    }
+
+    /// What the judge says, and what a person can do where it leaves the decision to one.
+    pub(super) fn with_remedy(&self, reason: Reason, message: String) -> String {
+        let waits =
+            reason == Reason::VerdictUnreachable && self.world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
+        if waits { format!("{message}. {}", self.world.named().decided()) } else { message }
     }
 
     /// Whether it never yields a verdict, however long it lasts.

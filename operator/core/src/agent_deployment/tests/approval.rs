@@ -10,7 +10,7 @@ use super::{
     cluster::Cluster,
     profiling::{end, ended, message, profiled},
 };
-use crate::{agent_deployment::world::ServingView, why::Why};
+use crate::agent_deployment::world::ServingView;
 
 /// An agent of int8 whose team wants to be asked.
 pub(super) fn asking() -> Cluster {
@@ -98,15 +98,14 @@ fn who_waits_for_approval_is_suspended_and_neither_under_way_nor_stalled() {
     let states = ["Ready", "Reconciling", "Stalled", "Suspended"].map(|type_| condition(&cluster, type_));
     assert_eq!(states, ["True Serving", "False UpToDate", "False UpToDate", "True AwaitingApproval"]);
     let proposal = proposed(&cluster);
-    let why = Why::AwaitingApproval {
-        revision: proposal.plan_hash.clone(),
-        stable: cluster.stable(),
-        choice: proposal.changes[..3].to_vec(),
-        refusal: "revert the edit".to_owned(),
-    };
-    assert_eq!(message(&cluster, "Suspended"), why.to_string());
-    let remedy = format!("set spec.rollout.approve to {}, or revert the edit", proposal.plan_hash);
-    assert!(why.to_string().ends_with(&remedy), "{why}");
+    let (plan, stable) = (&proposal.plan_hash, cluster.stable());
+    let expected = format!(
+        "plan {plan} waits for approval while {stable} serves: {}. status.rollout.proposed lists every change. To \
+         approve it, run `kubectl slipway approve support -n team`, or set spec.rollout.approve to {plan}. To decline \
+         it, revert the edit",
+        proposal.changes[..3].join("; ")
+    );
+    assert_eq!(message(&cluster, "Suspended"), expected);
 }
 
 #[test]

@@ -88,8 +88,10 @@ fn a_pause_holds_the_plan_that_it_names_and_the_next_one_goes_on() {
     let mut paused = told(trial, Command::Pause, &canary);
     paused.serve(20 * 60, EQUAL);
     let suspended = condition(&paused.cluster, "Suspended");
-    let message =
-        format!("revision {canary} is paused at 20 % of the traffic: remove annotation slipway.dev/pause to resume");
+    let message = format!(
+        "revision {canary} is paused at 20 % of the traffic. To resume, run `kubectl slipway resume support -n team`, or \
+         remove annotation slipway.dev/pause"
+    );
     assert_eq!((paused.share(), suspended), (20, Some(("True RolloutPaused".to_owned(), message))));
     let mut resumed = paused.clone();
     resumed.cluster = resumed.cluster.clone().untold(Command::Pause);
@@ -157,7 +159,8 @@ fn what_is_no_command_is_told_once_and_disturbs_nothing() {
     let mut cluster = serving.clone().annotated("slipway.dev/pause", "true").annotated("slipway.dev/aprove", "x");
     assert_eq!(cluster.plan().children, serving.plan().children);
     let message = "annotation slipway.dev/aprove is unknown: remove it, or use one of slipway.dev/approve, \
-                   slipway.dev/promote, slipway.dev/abort, slipway.dev/retry, slipway.dev/pause; annotation \
+                   slipway.dev/promote, slipway.dev/abort, slipway.dev/retry, slipway.dev/pause, \
+                   slipway.dev/approve-reprofiling; annotation \
                    slipway.dev/pause is \"true\", which names no plan: remove it, or set it to the hash in \
                    status.rollout.canary";
     let notes: Vec<_> = cluster.plan().notes.into_iter().map(|note| (note.severity, note.message)).collect();

@@ -4,11 +4,20 @@ use std::sync::Arc;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_crds::v1alpha1::agent_deployment::{
-    EngineConfiguration, NoBuildBackend, Precision, ProfilingDriver, TakenDefaults, TakenVersion, VersionedBackend,
+use serde_json::json;
+use slipway_crds::v1alpha1::{
+    AgentDeploymentSpec,
+    agent_deployment::{
+        EngineConfiguration, NoBuildBackend, Precision, ProfilingDriver, RecordingLevel, TakenDefaults, TakenVersion,
+        VersionedBackend, WrittenObjective,
+    },
+    profile::ProfilePhase,
 };
 
-use super::cluster::{Cluster, world};
+use super::{
+    cluster::{Cluster, world},
+    profiling::{ended, message, profiled},
+};
 use crate::{
     agent_deployment::{defaults, rollout::revision},
     plan::Child,
@@ -185,4 +194,97 @@ fn a_reverted_spec_finds_its_revision_with_the_version_that_it_took() {
     let jobs = cluster.world.jobs.len();
     let cluster = cluster.edited(|spec| spec.engine = Some(engine_of("{backend: VLLM}"))).with_pods_ready();
     assert_eq!((cluster.stable(), cluster.world.jobs.len()), (first, jobs));
+}
+
+/// Prompts and made-up runs, with objectives on these latencies.
+fn measured(metrics: &[&str]) -> Cluster {
+    profiled().edited(|spec| {
+        spec.slo.objectives = objectives(metrics);
+        let runs = json!({"name": "runs", "synthetic": {"inputTokens": 80, "outputTokens": 15}});
+        let runs = serde_json::from_value(runs).expect("a valid workload");
+        spec.profiling.as_mut().expect("it is profiled").workloads.push(runs);
+    })
+}
+
+fn objectives(metrics: &[&str]) -> Vec<WrittenObjective> {
+    let objective =
+        |(at, metric)| json!({"name": format!("of-{at}"), "metric": metric, "percentile": "p95", "max": "1s"});
+    let all = ["a", "b", "c"].into_iter().zip(metrics).map(objective).collect();
+    serde_json::from_value(all).expect("valid objectives")
+}
+
+/// An earlier release served it: it took Model Analyzer wherever that measures one of the objectives.
+fn served_before(metrics: &[&str]) -> Cluster {
+    let named = measured(metrics).edited(|spec| driver(spec, Some(ProfilingDriver::ModelAnalyzer)));
+    let mut cluster = ended(named, ProfilePhase::Chosen).with_pods_ready();
+    cluster.world.status.defaults.driver = Some(ProfilingDriver::ModelAnalyzer);
+    driver(&mut cluster.world.spec, None);
+    cluster
+}
+
+fn driver(spec: &mut AgentDeploymentSpec, driver: Option<ProfilingDriver>) {
+    spec.profiling.as_mut().expect("it is profiled").driver = driver;
+}
+
+fn taken_driver(cluster: &Cluster) -> Option<ProfilingDriver> {
+    cluster.world.status.defaults.driver
+}
+
+const REQUEST_AND_TOKEN: [&str; 2] = ["RequestLatency", "TimeToFirstToken"];
+
+#[test]
+fn candidates_are_compared_by_the_first_token_that_a_user_waits_for() {
+    let mut cluster = measured(&REQUEST_AND_TOKEN);
+    cluster.settle();
+    assert_eq!(taken_driver(&cluster), Some(ProfilingDriver::AgentRun));
+    assert_eq!(message(&cluster, "ObjectivesUncompared"), "");
+}
+
+#[test]
+fn an_objective_that_no_candidate_is_compared_by_is_named_with_the_remedy() {
+    let mut cluster = measured(&REQUEST_AND_TOKEN).edited(|spec| driver(spec, Some(ProfilingDriver::ModelAnalyzer)));
+    cluster.settle();
+    assert_eq!(
+        message(&cluster, "ObjectivesUncompared"),
+        "no candidate is compared by of-b (TimeToFirstToken): driver ModelAnalyzer does not measure it, and only the \
+         confirm run judges it. To compare candidates by it, set spec.profiling.driver to AgentRun"
+    );
+}
+
+/// The identity of what serves has the driver: another one would measure everything again.
+#[rstest]
+#[case::as_the_status_says(false)]
+#[case::as_the_record_of_its_revision_says(true)]
+fn a_driver_that_an_earlier_release_took_stays(#[case] is_status_lost: bool) {
+    let mut cluster = served_before(&REQUEST_AND_TOKEN);
+    let (stable, campaigns) = (cluster.stable(), cluster.world.profiles.len());
+    if is_status_lost {
+        cluster.world.status.slo.clear();
+    }
+    cluster.settle();
+    assert_eq!((cluster.stable(), cluster.world.profiles.len()), (stable.clone(), campaigns));
+    assert_eq!(taken_driver(&cluster), Some(ProfilingDriver::ModelAnalyzer));
+    assert!(message(&cluster, "ObjectivesUncompared").starts_with("no candidate is compared by of-b"));
+    // Pods are others, and what was measured is the same.
+    let cluster = cluster.edited(|spec| spec.serving.recording.level = RecordingLevel::None).with_pods_ready();
+    assert!(cluster.stable() != stable);
+    let taken = taken_driver(&cluster);
+    assert_eq!((taken, cluster.world.profiles.len()), (Some(ProfilingDriver::ModelAnalyzer), campaigns));
+}
+
+#[test]
+fn a_driver_that_was_taken_is_taken_again_once_other_latencies_are_bounded_and_a_revert_finds_its_revision() {
+    let cluster = served_before(&REQUEST_AND_TOKEN);
+    let (first, prompt) = (cluster.stable(), cluster.world.spec.agent.system_prompt.clone());
+    let edit = |spec: &mut AgentDeploymentSpec, metrics: &[&str], prompt: &str| {
+        spec.slo.objectives = objectives(metrics);
+        spec.agent.system_prompt = prompt.to_owned();
+    };
+    let edited = cluster.edited(|spec| edit(spec, &["RequestLatency", "InterTokenLatency"], "Be brief."));
+    let edited = ended(edited, ProfilePhase::Chosen).with_pods_ready();
+    assert_eq!(taken_driver(&edited), Some(ProfilingDriver::AgentRun));
+    let campaigns = edited.world.profiles.len();
+    let back = edited.edited(|spec| edit(spec, &REQUEST_AND_TOKEN, &prompt)).with_pods_ready();
+    assert_eq!((back.stable(), back.world.profiles.len()), (first, campaigns));
+    assert_eq!(taken_driver(&back), Some(ProfilingDriver::ModelAnalyzer));
 }

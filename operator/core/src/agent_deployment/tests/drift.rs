@@ -1,17 +1,21 @@
 //! What serves changes, or what users ask does. The clock is the test's, and so is what pods count.
 
 mod histories;
+mod memories;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Time};
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::{
-    agent_deployment::{
-        DriftStatus, DriftVerdict, MonthlyUse, OnDrift, Profiling, ReprofilingCause, ReprofilingResult, ReprofilingRun,
-        RolloutStatus,
+use slipway_crds::{
+    commands::Command,
+    v1alpha1::{
+        agent_deployment::{
+            DriftStatus, DriftVerdict, MonthlyUse, OnDrift, Profiling, ReprofilingCause, ReprofilingResult,
+            ReprofilingRun, RolloutStatus,
+        },
+        profile::{Measurement, MeasurementVerdict, ProfilePhase},
     },
-    profile::{Measurement, MeasurementVerdict, ProfilePhase},
 };
 use slipway_vocabulary::evidence::{Evidence, RING_WINDOWS, Window};
 
@@ -61,6 +65,11 @@ fn profiling(cluster: Cluster, edit: impl FnOnce(&mut Profiling)) -> Cluster {
 /// The same that is measured again after drift.
 fn reprofiling() -> Cluster {
     profiling(serving(), |profiling| profiling.on_drift = OnDrift::Reprofile)
+}
+
+/// What users ask has changed, and a campaign for it waits for a person.
+pub(super) fn proposing() -> Cluster {
+    Life::of(reprofiling()).hours(25, USUAL).hours(6, LONGER).cluster
 }
 
 impl Life {
@@ -316,10 +325,11 @@ fn other_work_is_proposed_to_be_measured_and_a_word_is_good_for_one_measurement(
     let word = format!("{}-1", life.cluster.stable());
     assert_eq!((life.drift().proposal, life.drift().risk, life.told("WorkloadChanged")), (Some(word.clone()), None, 1));
     let told = message(&life.cluster, "WorkloadDrift");
-    assert!(
-        told.ends_with(&format!("then set spec.profiling.approveReprofiling to {word} to measure again")),
-        "{told}"
+    let remedy = format!(
+        "Then run `kubectl slipway approve support -n team`, or set spec.profiling.approveReprofiling to {word}, to \
+         measure again"
     );
+    assert!(told.ends_with(&remedy), "{told}");
     let approve = |word: &str| {
         let word = word.to_owned();
         move |cluster| profiling(cluster, |profiling| profiling.approve_reprofiling = Some(word))
@@ -335,6 +345,23 @@ fn other_work_is_proposed_to_be_measured_and_a_word_is_good_for_one_measurement(
     let life = life.measured_anew();
     assert_eq!((life.drift().verdict, life.campaigns()), (DriftVerdict::Collecting, 2));
     assert_eq!(life.after(8 * DAY).campaigns(), 2, "the word is spent");
+}
+
+#[test]
+fn a_measurement_is_approved_beside_the_spec_and_the_annotation_is_good_for_one() {
+    let life = Life::of(reprofiling()).hours(25, USUAL).hours(6, LONGER);
+    let (word, generation) = (format!("{}-1", life.cluster.stable()), life.cluster.world.generation);
+    let approve = |word: &str| {
+        let word = word.to_owned();
+        move |cluster: Cluster| cluster.told(Command::ApproveReprofiling, &word)
+    };
+    let life = life.edited(approve(&word.replace("-1", "-2")));
+    assert_eq!((life.campaigns(), life.condition("Profiling").as_str()), (1, "absent"), "it is for another one");
+    let life = life.edited(approve(&word));
+    assert_eq!((life.campaigns(), life.condition("Profiling").as_str()), (2, "True Profiling"));
+    assert_eq!(life.cluster.world.generation, generation);
+    let life = life.measured_anew();
+    assert_eq!(life.after(8 * DAY).campaigns(), 2, "the annotation is spent");
 }
 
 #[test]
@@ -356,56 +383,6 @@ fn drift_that_is_over_is_told_too() {
     let life = Life::of(serving()).hours(25, USUAL).hours(6, SLOWER).hours(48, USUAL);
     assert_eq!(life.conditions(), ["False NoDrift", "False NoDrift"]);
     assert_eq!((life.told("BehaviorChanged"), life.told("NoDrift")), (1, 1));
-}
-
-#[test]
-fn a_lost_memory_begins_again_and_says_so() {
-    let mut life = Life::of(serving()).hours(30, USUAL);
-    life.cluster.world.memory = MemoryView::Absent;
-    let life = life.hours(1, USUAL);
-    let drift = life.drift();
-    assert_eq!(
-        (drift.verdict, drift.restarted.as_deref()),
-        (DriftVerdict::Collecting, Some("ConfigMap support-drift is missing"))
-    );
-    assert_eq!((life.told("DriftBaselineRestarted"), life.condition("Ready").as_str()), (1, "True Serving"));
-    let life = life.hours(26, USUAL);
-    assert_eq!((life.drift().verdict, life.told("DriftBaselineRestarted")), (DriftVerdict::NoDrift, 1));
-}
-
-#[test]
-fn a_first_memory_that_could_not_be_written_was_not_lost() {
-    let mut life = Life::of(serving());
-    life.count(USUAL);
-    for _ in 0..3 {
-        life.look();
-        let plan = life.cluster.plan();
-        assert!(plan.children.iter().any(|child| name_of(child) == MEMORY));
-        life.cluster.step();
-        // The status was written, the memory was not.
-        life.cluster.world.memory = MemoryView::Absent;
-        assert_eq!(life.cluster.world.status.drift, None);
-    }
-    life.settle();
-    let drift = life.drift();
-    assert_eq!((drift.verdict, drift.restarted, drift.restarted_by), (DriftVerdict::Collecting, None, None));
-    let images = drift.unknown.iter().filter(|name| name.starts_with("image.")).count();
-    assert_eq!((images, life.told("DriftBaselineRestarted")), (0, 0));
-}
-
-#[test]
-fn a_memory_that_cannot_be_read_begins_again_with_the_next_traffic() {
-    let mut life = Life::of(serving()).hours(30, USUAL);
-    let problem = "it has version 2, this operator reads version 1".to_owned();
-    life.cluster.world.memory = MemoryView::Unreadable { problem };
-    let life = life.hours(1, NO_USERS);
-    let drift = life.drift();
-    let because = "ConfigMap support-drift cannot be read: it has version 2, this operator reads version 1";
-    assert_eq!((drift.verdict, drift.restarted.as_deref()), (DriftVerdict::Collecting, Some(because)));
-    assert_eq!(
-        (life.conditions(), life.told("DriftBaselineRestarted")),
-        (["absent".to_owned(), "absent".to_owned()], 1)
-    );
 }
 
 #[test]

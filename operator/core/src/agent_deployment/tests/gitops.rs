@@ -52,6 +52,9 @@ fn object(cluster: &Cluster) -> Value {
     if let Some(rollout) = status.get("rollout") {
         seen["rollout"] = picked(rollout, &SEEN_OF_ROLLOUT);
     }
+    if let Some(drift) = status.get("drift").filter(|drift| drift.get("proposal").is_some()) {
+        seen["drift"] = picked(drift, &["proposal"]);
+    }
     let mut metadata = json!({"name": world.name, "namespace": world.namespace, "generation": world.generation});
     if !cluster.annotations.is_empty() {
         metadata["annotations"] = json!(cluster.annotations);

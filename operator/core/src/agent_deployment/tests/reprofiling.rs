@@ -188,7 +188,9 @@ fn a_choice_of_a_schedules_waits_for_approval_too_and_can_be_declined() {
     let stable = waiting.stable();
     assert_eq!((waiting.world.status.stage, waiting.world.serving.len()), (Some(Stage::AwaitingApproval), 1));
     let hash = waiting.world.status.rollout.clone().and_then(|rollout| rollout.proposed).expect("a proposal").plan_hash;
-    assert!(message(&waiting, "Suspended").ends_with(&format!("or spec.rollout.abort to {hash} to decline it")));
+    let decline =
+        format!("To decline it, run `kubectl slipway abort support -n team`, or set spec.rollout.abort to {hash}");
+    assert!(message(&waiting, "Suspended").ends_with(&decline));
     let approved = waiting.clone().edited(|spec| spec.rollout.approve = Some(hash.clone())).with_pods_ready();
     assert_eq!(approved.stable(), hash);
     let mut declined = waiting.edited(|spec| spec.rollout.abort = Some(hash.clone()));

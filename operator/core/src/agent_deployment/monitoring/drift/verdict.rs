@@ -120,8 +120,9 @@ fn with_risk(drift: &DriftStatus) -> String {
 fn remedy(world: &World, drift: &DriftStatus) -> String {
     match (&drift.proposal, &world.spec.profiling) {
         (Some(token), _) => format!(
-            "Update the data of spec.profiling.workloads, then set spec.profiling.approveReprofiling to {token} to \
-             measure again"
+            "Update the data of spec.profiling.workloads. Then run {}, or set spec.profiling.approveReprofiling to \
+             {token}, to measure again",
+            world.named().command("approve")
         ),
         (None, Some(_)) => {
             "Update spec.profiling.workloads: an edit of the spec is measured, and the next schedule measures changed \

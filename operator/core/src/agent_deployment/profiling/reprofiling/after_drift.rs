@@ -29,9 +29,9 @@ pub(super) fn call(world: &World, drift: Option<&DriftStatus>) -> Option<Call> {
         OnDrift::Reprofile => {}
     }
     let drift = drift?;
-    if drift.proposal.is_some() && drift.proposal == profiling.approve_reprofiling {
-        let risk = format!("{}, as spec.profiling.approveReprofiling allows", drift.message);
-        return Some(Call { at: drift.since.0, risk });
+    let approved = |proposal: &String| world.commands().approves_reprofiling(profiling, proposal);
+    if let Some(source) = drift.proposal.as_ref().and_then(approved) {
+        return Some(Call { at: drift.since.0, risk: format!("{}, as {source} allows", drift.message) });
     }
     let risk = drift.risk.as_ref()?;
     let run = world.status.reprofiling.as_ref().and_then(|state| state.run.as_ref());

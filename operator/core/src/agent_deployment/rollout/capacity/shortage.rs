@@ -106,7 +106,7 @@ impl Canary<'_> {
     }
 
     fn retry(&self) -> Retry {
-        Retry { agent: self.world.name.clone(), namespace: self.world.namespace.clone(), token: self.next_word() }
+        Retry { named: self.world.named(), token: self.next_word() }
     }
 
     /// An unused token for `spec.rollout.retry`.

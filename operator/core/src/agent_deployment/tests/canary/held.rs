@@ -85,6 +85,7 @@ fn whoever_is_to_decide_is_told_once_the_longest_soak_is_over_and_the_canary_kee
     );
     let (reason, message) = suspended(&trial).expect("it is told");
     assert!(reason == "VerdictUnreachable" && message.starts_with(&start), "{reason}: {message}");
+    assert!(message.ends_with(DECIDED), "{message}");
     assert_eq!((trial.share(), trial.stable(), trial.rollout().rejected), (20, stable, vec![]));
     cause.end(&mut trial);
     trial.serve(40 * 60, EQUAL);
@@ -106,6 +107,18 @@ fn what_no_verdict_lets_go_on_is_told_too() {
     assert!(reason == "VerdictUnreachable" && message.contains(words), "{reason}: {message}");
     assert!(message.contains("ErrorRateExceeded"), "{message}");
     assert_eq!((trial.share(), trial.rollout().rejected), (20, vec![]));
+}
+
+/// What is said last to a person who is to decide.
+const DECIDED: &str = "`kubectl slipway promote support -n team` and `kubectl slipway abort support -n team` decide \
+                       without a verdict. The fields spec.rollout.promote and spec.rollout.abort do the same";
+
+#[test]
+fn who_asked_to_decide_where_the_evidence_is_weak_is_told_how() {
+    let mut trial = trial_with(&ROLLOUT.replace("maxSoak: 30m", "maxSoak: 2m"));
+    trial.serve(200, Users { runs: 10, ..EQUAL });
+    let (reason, message) = suspended(&trial).unwrap_or_else(|| panic!("{:?}", trial.rollout()));
+    assert!(reason == "VerdictUnreachable" && message.ends_with(DECIDED), "{reason}: {message}");
 }
 
 fn suspended(trial: &Trial) -> Option<(String, String)> {

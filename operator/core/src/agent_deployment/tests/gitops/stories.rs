@@ -11,6 +11,7 @@ use super::{
         approval::{asking, chosen_otherwise, proposed},
         capacity::full,
         cluster::{Cluster, Ending, world},
+        drift::proposing,
         profiling::{ended, profiled},
         trial::{EQUAL, ROLLOUT, Trial, Users, edited, trial, trial_with},
     },
@@ -96,6 +97,7 @@ fn campaigns() -> Vec<Story> {
         Story::new("a choice waits for approval", &waiting, WAITS_FOR_A_PERSON),
         Story::new("a choice is approved", &settled(approved.clone()), both(InProgress)),
         Story::new("the approved choice serves", &approved.with_pods_ready(), both(Current)),
+        Story::new("another campaign waits for approval", &proposing(), both(Current)),
     ]
 }
 

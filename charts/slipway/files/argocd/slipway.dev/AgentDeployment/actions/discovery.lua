@@ -8,6 +8,7 @@ local asked = (obj.spec or {}).rollout or {}
 -- The first revision has nothing to be compared with, or to be rolled back to.
 local canary = rollout.stable and rollout.canary
 local proposed = rollout.proposed and rollout.proposed.planHash
+local campaign = status.drift and status.drift.proposal
 local is_paused = asked.paused == true or (canary ~= nil and annotations["slipway.dev/pause"] == canary)
 
 -- Whether the plan of the spec was given up: rolled back, or serving pods made room for it in vain.
@@ -28,7 +29,7 @@ local function action(is_possible, icon)
 end
 
 return {
-  approve = action(proposed ~= nil, "check"),
+  approve = action(proposed ~= nil or campaign ~= nil, "check"),
   promote = action(canary ~= nil, "forward"),
   abort = action(canary ~= nil or proposed ~= nil, "stop"),
   retry = action(is_given_up(), "redo"),
