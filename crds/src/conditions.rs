@@ -171,6 +171,8 @@ reasons! {
     TooLittleTraffic,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
+    /// The expectations of `spec.profiling.prior` cannot be used.
+    PriorUnusable,
     /// No configuration meets the objectives.
     NoFeasibleConfiguration,
     /// Some configuration meets every objective.

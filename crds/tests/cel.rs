@@ -47,6 +47,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-vllm-by-its-name")]
 #[case("good-sglang-by-its-name")]
 #[case("good-synthetic")]
+#[case("good-prior")]
 #[case("good-recorded-lengths")]
 #[case("good-upstream")]
 #[case("good-upstream-of-completions")]

@@ -12,7 +12,7 @@ pub use slipway_vocabulary::MeasurementVerdict;
 
 pub use self::{
     definitions::DEFINITIONS,
-    engines::{AskedEngine, EngineAxes, MeasuredEngine, ProfiledEngine},
+    engines::{AskedEngine, EngineAxes, ExpectedLevel, MeasuredEngine, ProfiledEngine},
     phase::ProfilePhase,
 };
 
@@ -94,6 +94,9 @@ pub struct ProfileInputs {
     /// Runs that are made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticRuns>,
+    /// Table that the expectations of the engines are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<FrozenData>,
     /// Latency objectives.
     #[schemars(length(max = 16))]
     pub objectives: Vec<WrittenObjective>,

@@ -201,6 +201,17 @@ pub fn by_words(text: &str) -> Option<Gpu> {
     PRODUCTS.iter().find(|gpu| !is_slice && is_said(gpu.name)).copied()
 }
 
+/// Finds an NVIDIA product by the name that AIConfigurator gives a system of it, such as `h100_sxm` or `a100_pcie`
+/// (ai-dynamo/aiconfigurator, aic-core/src/aiconfigurator_core/systems at 095f58a).
+#[must_use]
+pub fn by_system(system: &str) -> Option<Gpu> {
+    let name = system.trim().to_lowercase().replace('_', "-");
+    // The table names a form where the short name means another.
+    let bare = ["-sxm", "-pcie"].iter().find_map(|form| name.strip_suffix(form)).unwrap_or(&name);
+    let of_server = || name.strip_suffix("-server").map(|name| name.replace('-', ""));
+    by_label(&name).or_else(|_| by_label(bare)).ok().or_else(|| by_label(&of_server()?).ok())
+}
+
 /// Short names of NVIDIA's products in the table, as an error lists them.
 #[must_use]
 pub fn short_names() -> String {

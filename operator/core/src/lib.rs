@@ -9,6 +9,7 @@ pub mod agent_deployment;
 pub mod artifact_store;
 pub mod conditions;
 pub mod engine;
+pub mod expectations;
 pub mod inference_pool;
 pub mod jobs;
 pub mod leader;

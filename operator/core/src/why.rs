@@ -177,6 +177,13 @@ pub enum Why {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// The expectations of the search are not there yet, or cannot be used.
+    PriorUnusable {
+        /// Name of the ConfigMap.
+        config_map: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// Configurations are being measured.
     Profiling {
         /// Name of the Profile.
@@ -400,6 +407,9 @@ impl fmt::Display for Why {
             }
             Self::WorkloadUnusable { config_map, problem } => {
                 write!(f, "spec.profiling.workloads: ConfigMap {config_map}: {problem}")
+            }
+            Self::PriorUnusable { config_map, problem } => {
+                write!(f, "spec.profiling.prior: ConfigMap {config_map}: {problem}")
             }
             Self::Profiling { profile, state } => write!(f, "Profile {profile}: {state}"),
             Self::ProfilingFailed { profile, failure } => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use slipway_analysis::{
     pareto::Direction,
-    search::{Arm, Axis, Cell, Constraint, Metric, MetricKind, Role, Space, Value},
+    search::{Arm, Axis, Cell, Columns, Constraint, Metric, MetricKind, Role, Space, Value},
     slo::Bound,
 };
 use slipway_vocabulary::evidence::Quantile;
@@ -258,6 +258,7 @@ impl Reader<'_> {
             objective: 0,
             direction: self.file.objective.direction,
             abort_fraction: 1.0,
+            columns: Columns::default(),
         })
     }
 

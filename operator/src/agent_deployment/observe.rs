@@ -1,6 +1,7 @@
 //! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here, once a look.
 
 mod budgets;
+mod data;
 mod drift;
 mod guardrails;
 mod kinds;
@@ -34,9 +35,7 @@ use slipway_operator_core::{
             counted::Keep, drift::MemoryView, load::ObservedLoad, observed_objectives::ObservedObjectives, self_check,
         },
         rollout::{judged_after, revision::Revision},
-        world::{
-            CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
-        },
+        world::{Crash, OwnedObject, RefusedPod, ServingView, Unscheduled, World},
     },
     artifact_store,
     inference_pool::InferencePool,
@@ -189,7 +188,8 @@ pub async fn observe<'a>(
     let config_maps = reader.list::<ConfigMap>(namespace, &mine).await?;
     let claim = reader.get::<PersistentVolumeClaim>(namespace, artifact_store::CLAIM).await?;
     let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
-    let workloads = observe_workloads(reader, namespace, &object).await?;
+    let workloads = data::workloads(reader, namespace, &object).await?;
+    let prior = data::prior(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
     let revisions = readable_revisions(&revisions);
     let mut serving = deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect();
@@ -235,8 +235,8 @@ pub async fn observe<'a>(
         false => Vec::new(),
     };
     let rules = rules::observe(reader, kinds, (namespace, name), &config_maps).await?;
-    let dataset = observe_dataset(reader, namespace, &object).await?;
-    let calibration = observe_calibration(reader, namespace, &object).await?;
+    let dataset = data::dataset(reader, namespace, &object).await?;
+    let calibration = data::calibration(reader, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = match compared {
         Some(rollout) => {
@@ -262,6 +262,7 @@ pub async fn observe<'a>(
         dataset,
         calibration,
         workloads,
+        prior,
         campaigns: campaigns(&profiles),
         latest_campaign: profiles.iter().filter_map(|profile| Some(profile.creation_timestamp()?.0)).max(),
         profiles: profiles
@@ -297,28 +298,6 @@ fn is_waited_for(object: &AgentDeployment, job: &Job) -> bool {
     is_own || attempts.into_iter().any(|attempt| job_of(attempt) == job.name_any())
 }
 
-/// The data of the workloads, which are ConfigMaps of the user's.
-async fn observe_workloads(
-    reader: &Reader,
-    namespace: &str,
-    object: &AgentDeployment,
-) -> Result<BTreeMap<(String, String), WorkloadView>, ReadError> {
-    let mut views = BTreeMap::new();
-    for workload in object.spec.profiling.iter().flat_map(|profiling| &profiling.workloads) {
-        let prompts = workload.prompts.iter().map(|source| (source, WorkloadView::read_prompts as fn(&str) -> _));
-        let trace = workload.agent_trace.iter().map(|source| (source, WorkloadView::read_trace as fn(&str) -> _));
-        let lengths = workload.recorded_lengths.iter();
-        let lengths = lengths.map(|source| (source, WorkloadView::read_lengths as fn(&str) -> _));
-        for (source, read) in prompts.chain(trace).chain(lengths) {
-            let reference = &source.config_map;
-            let view = reader.meaning((namespace, &reference.name, &reference.key), read).await?;
-            let view = view.unwrap_or(WorkloadView::Missing);
-            views.insert((reference.name.clone(), reference.key.clone()), view);
-        }
-    }
-    Ok(views)
-}
-
 fn rollout_of(object: &AgentDeployment) -> Option<&RolloutStatus> {
     object.status.as_ref()?.rollout.as_ref()
 }
@@ -352,31 +331,6 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
             && pod.labels().get(labels::APP_COMPONENT).map(String::as_str) == Some(Component::Serve.as_str())
     };
     pods.iter().filter(is_judged).cloned().collect()
-}
-
-/// The data set of the quality objective, which is a ConfigMap of the user's.
-async fn observe_dataset(
-    reader: &Reader,
-    namespace: &str,
-    object: &AgentDeployment,
-) -> Result<Option<DatasetView>, ReadError> {
-    let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
-    let reference = &quality.dataset.config_map;
-    let view = reader.meaning((namespace, &reference.name, &reference.key), DatasetView::read).await?;
-    Ok(Some(view.unwrap_or(DatasetView::Missing)))
-}
-
-/// The texts of a calibration, which are a ConfigMap of the user's.
-async fn observe_calibration(
-    reader: &Reader,
-    namespace: &str,
-    object: &AgentDeployment,
-) -> Result<Option<CalibrationView>, ReadError> {
-    let engine = object.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
-    let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
-    let reference = &calibration.config_map;
-    let view = reader.meaning((namespace, &reference.name, &reference.key), CalibrationView::read).await?;
-    Ok(Some(view.unwrap_or(CalibrationView::Missing)))
 }
 
 /// A record that cannot be read is not a revision; it is left where it is.

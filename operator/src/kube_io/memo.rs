@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use slipway_operator_core::{
-    agent_deployment::world::{CalibrationView, DatasetView, WorkloadView},
+    agent_deployment::world::{CalibrationView, DatasetView, PriorView, WorkloadView},
     plan::{RESYNC, UNWATCHED},
 };
 use tokio::time::Instant;
@@ -56,6 +56,16 @@ impl Meaning for CalibrationView {
         match self {
             Self::Invalid { problem } => problem.len(),
             Self::Missing | Self::Texts { .. } => 0,
+        }
+    }
+}
+
+impl Meaning for PriorView {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Invalid { problem } => problem.len(),
+            Self::Table { table, .. } => table.bytes(),
+            Self::Missing => 0,
         }
     }
 }

@@ -12,7 +12,8 @@ const OF_THE_COMMAND_LINE: [&str; 5] = ["csv", "flate2", "libsqlite3-sys", "rusq
 
 /// Programs that users run, and what they must not link.
 pub const NOT_LINKED: [(&str, &[&str]); 4] = [
-    ("slipway-operator", &OF_THE_COMMAND_LINE),
+    // It reads AIConfigurator's tables.
+    ("slipway-operator", &["flate2", "libsqlite3-sys", "rusqlite", "tempfile"]),
     // It unpacks archives and reads Model Analyzer's tables.
     ("slipway-worker", &["libsqlite3-sys", "rusqlite", "tempfile"]),
     ("slipway-agent-runtime", &OF_THE_COMMAND_LINE),

@@ -209,6 +209,7 @@ pub use upstream::{Checkpoint, Origin, Upstream, UpstreamApi};
     validation = slo::limits_of_gpus_can_be_measured(),
     validation = preflight::has_gpus(),
     validation = profiling::measures_ensembles(),
+    validation = profiling::expects_no_custom_engine(),
     validation = Rule::new(
         "!has(self.engine) || !has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'BLS' || !has(self.search) || !has(self.search.maxBatchSize) || \

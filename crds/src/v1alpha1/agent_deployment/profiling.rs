@@ -56,6 +56,10 @@ pub struct Profiling {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub workloads: Vec<ProfilingWorkload>,
+    /// What AIConfigurator expects of the model: its `pareto.csv` or `best_config_topn.csv` of aggregated serving. The
+    /// search begins where these rows are best. What is chosen is measured, with or without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<ConfigMapSource>,
     /// Limits on the cost of a campaign.
     #[serde(default)]
     pub budget: ProfilingBudget,
@@ -412,6 +416,15 @@ pub(super) fn measures_own_server_of(backend: &str) -> Rule {
         "Model Analyzer supports only Triton, and {backend} has a server of its own: set profiling.driver to AgentRun"
     );
     Rule::new(rule).message(message.as_str()).field_path(".profiling.driver")
+}
+
+/// The rule of a spec that expectations are of engines which their author knows.
+pub(super) fn expects_no_custom_engine() -> Rule {
+    Rule::new(
+        "!has(self.engine) || !has(self.profiling) || !has(self.profiling.prior) || self.engine.backend != 'Custom'",
+    )
+    .message("AIConfigurator expects nothing of Custom engines: remove profiling.prior, or use another backend")
+    .field_path(".profiling.prior")
 }
 
 /// The rule of a spec that an ensemble needs a driver that measures it.

@@ -33,6 +33,32 @@ pub struct ProfiledEngine {
     /// Backend of an engine without a build. Absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
+    /// What `spec.profiling.prior` expects of it, level by level. Absent where it expects nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub expected: Vec<ExpectedLevel>,
+}
+
+/// What an outside model expects of an engine at a level, for requests of its own. The search learns by which factor
+/// those of the campaign differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedLevel {
+    /// Requests in flight on one replica.
+    #[schemars(range(min = 1, max = 1024))]
+    pub level: i32,
+    /// Requests per 1,000 seconds.
+    #[schemars(range(min = 1))]
+    pub per_kilosecond: i64,
+    /// Latency of a request.
+    #[schemars(range(min = 1))]
+    pub request_microseconds: i64,
+    /// Time to the first token of a request.
+    #[schemars(range(min = 1))]
+    pub first_token_microseconds: i64,
+    /// Time between two tokens.
+    #[schemars(range(min = 1))]
+    pub inter_token_microseconds: i64,
 }
 
 impl ProfiledEngine {

@@ -93,6 +93,27 @@ fn what_people_call_a_product_is_read_by_whole_words(#[case] text: &str, #[case]
     assert_eq!(by_words(text).map(|gpu| gpu.name), name);
 }
 
+#[rstest]
+#[case("h100_sxm", Some("h100"))]
+#[case("h100_pcie", Some("h100-pcie"))]
+#[case("H200_SXM", Some("h200"))]
+#[case("b200_sxm", Some("b200"))]
+#[case("b300_sxm", Some("b300"))]
+#[case("gb200", Some("gb200"))]
+#[case("gb300", Some("gb300"))]
+#[case("a100_sxm", Some("a100-sxm"))]
+#[case("a100_pcie", Some("a100"))]
+#[case("a30", Some("a30"))]
+#[case("l4", Some("l4"))]
+#[case("l40s", Some("l40s"))]
+#[case("rtx_pro_6000_server", Some("rtxpro6000"))]
+#[case("b60", None)]
+#[case("h100_vendor", None)]
+#[case("", None)]
+fn a_system_of_aiconfigurator_is_a_product(#[case] system: &str, #[case] name: Option<&str>) {
+    assert_eq!(by_system(system).map(|gpu| gpu.name), name);
+}
+
 #[test]
 fn a_name_and_a_label_belong_to_one_row() {
     let names: BTreeSet<&str> = PRODUCTS.iter().map(|gpu| gpu.name).collect();

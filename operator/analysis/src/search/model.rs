@@ -1,7 +1,7 @@
 //! How a space's metrics depend on load, on each other and on the prior: what the surrogate knows before any run. Pure.
 
-use super::kernel::{Amplitudes, Kernel};
-use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
+use super::kernel::{Amplitudes, Kernel, Values};
+use super::{Cell, ColumnUnit, Constraint, Metric, MetricKind, Space, prior};
 use crate::slo::Bound;
 
 /// Error of a given prior column for an arm, or for all arms with some value of an axis. It is a standard deviation:
@@ -42,7 +42,7 @@ pub(super) struct Model {
     untold: Vec<usize>,
     /// Axes whose values only a rule of thumb tells apart.
     pub guessed: Vec<usize>,
-    /// Axes whose values only given prior columns tell apart.
+    /// All axes, where prior columns are given.
     given: Vec<usize>,
 }
 
@@ -56,14 +56,15 @@ impl Model {
         let role = |axis: &usize| space.axes[kernel.values()[*axis].axis].role;
         let is_told = |axis: &usize| role(axis).is_some_and(|role| prior::tells(space, role));
         let is_given = space.metrics.iter().any(|metric| !metric.prior.is_empty());
-        let is_guessed = |axis: &usize| is_told(axis) && role(axis).is_some_and(prior::guesses);
-        let (untold, guessed, given) = match is_given {
-            true => (Vec::new(), Vec::new(), all),
-            false => {
-                let guessed = all.iter().copied().filter(is_guessed).collect();
-                (all.into_iter().filter(|axis| !is_told(axis)).collect(), guessed, Vec::new())
-            }
+        let is_guessed = |axis: &usize| role(axis).is_some_and(prior::guesses);
+        // Given columns stand in place of a rule of thumb.
+        let is_known = |axis: &usize| match is_given {
+            true => columns_tell(space, &kernel.values()[*axis]) || is_told(axis) && !is_guessed(axis),
+            false => is_told(axis),
         };
+        let untold = all.iter().copied().filter(|axis| !is_known(axis)).collect();
+        let guessed = all.iter().copied().filter(|axis| !is_given && is_told(axis) && is_guessed(axis)).collect();
+        let given = if is_given { all } else { Vec::new() };
         Self { kernel, links, driver, untold, guessed, given }
     }
 
@@ -96,17 +97,45 @@ fn driver(space: &Space) -> Option<usize> {
 
 /// Per arm and level, the expected ln throughput of one engine, whatever unit the driver has.
 fn undivided(space: &Space, driver: Option<usize>) -> Vec<Vec<f64>> {
-    let expected = |arm: usize, level: usize| {
-        let analytic = || prior::log_throughput(space, arm, space.levels[level]);
-        let throughput = driver.filter(|driver| space.metrics[*driver].kind == MetricKind::Throughput);
-        let given = throughput.and_then(|driver| Some((driver, given(space, driver, arm, level)?)));
-        given.map_or_else(analytic, |(driver, ln)| ln + prior::divisor(space, arm, &space.metrics[driver].name).ln())
+    let throughput = driver.filter(|driver| space.metrics[*driver].kind == MetricKind::Throughput);
+    let given = |cell: Cell| {
+        let driver = throughput?;
+        Some(given(space, driver, cell)? + prior::divisor(space, cell.arm, &space.metrics[driver].name).ln())
     };
-    (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| expected(arm, level)).collect()).collect()
+    completed(space, given, |cell| prior::log_throughput(space, cell.arm, space.levels[cell.level]))
 }
 
-fn given(space: &Space, metric: usize, arm: usize, level: usize) -> Option<f64> {
-    let value = space.metrics[metric].prior.get(arm)?.get(level).copied()??;
+/// Per arm and level, what is given in ln, and what is expected where nothing is. Both may have different units. So
+/// what is expected is moved: by what the nearest given level of its arm differs from it, or by the mean of all cells.
+fn completed(space: &Space, given: impl Fn(Cell) -> Option<f64>, expected: impl Fn(Cell) -> f64) -> Vec<Vec<f64>> {
+    let levels = 0..space.levels.len();
+    let difference = |cell: Cell| Some(given(cell)? - expected(cell));
+    let of_arm = |arm: usize| levels.clone().map(move |level| Cell { arm, level });
+    let differences: Vec<Vec<Option<f64>>> =
+        (0..space.arms.len()).map(|arm| of_arm(arm).map(difference).collect()).collect();
+    let all: Vec<f64> = differences.iter().flatten().flatten().copied().collect();
+    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let moved = |cell: Cell| {
+        let known = differences[cell.arm].iter().enumerate().filter_map(|(level, known)| Some((level, (*known)?)));
+        let nearest = known.min_by_key(|(level, _)| level.abs_diff(cell.level));
+        expected(cell) + nearest.map_or(mean, |(_, difference)| difference)
+    };
+    let value = |cell: Cell| given(cell).unwrap_or_else(|| moved(cell));
+    (0..space.arms.len()).map(|arm| of_arm(arm).map(value).collect()).collect()
+}
+
+/// Whether prior columns describe an axis, and have something for each of its values.
+fn columns_tell(space: &Space, values: &Values) -> bool {
+    let is_given = |arm: usize| {
+        let mut levels = (0..space.levels.len()).map(|level| Cell { arm, level });
+        levels.any(|cell| (0..space.metrics.len()).any(|metric| given(space, metric, cell).is_some()))
+    };
+    let has_some = |value: usize| (0..space.arms.len()).any(|arm| values.of[arm] == value && is_given(arm));
+    !space.columns.silent.contains(&values.axis) && (0..values.examples.len()).all(has_some)
+}
+
+fn given(space: &Space, metric: usize, cell: Cell) -> Option<f64> {
+    let value = space.metrics[metric].prior.get(cell.arm)?.get(cell.level).copied()??;
     (value > 0.0 && value.is_finite()).then(|| value.ln())
 }
 
@@ -132,11 +161,14 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
         (false, kind) => amplitudes(*kind, coupling != 0.0),
     };
     if !prior.is_empty() {
-        amplitudes.offset = amplitudes.offset.min(1.0);
+        amplitudes.offset = match space.columns.unit {
+            ColumnUnit::Same => amplitudes.offset.min(1.0),
+            ColumnUnit::OtherWork => amplitudes.offset,
+        };
         amplitudes.arm = amplitudes.arm.max(GIVEN_PRIOR);
         amplitudes.fault = GIVEN_PRIOR;
     }
-    let expected = |arm: usize, level: usize| match kind {
+    let expected = |Cell { arm, level }: Cell| match kind {
         MetricKind::Throughput => undivided[arm][level] - prior::divisor(space, arm, name).ln(),
         MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken => {
             space.levels[level].max(1e-9).ln() - undivided[arm][level]
@@ -144,9 +176,8 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
         MetricKind::ErrorRate => floor.ln(),
         MetricKind::Memory | MetricKind::Utilization | MetricKind::Power | MetricKind::Other => 0.0,
     };
-    let known = |arm: usize, level: usize| given(space, metric, arm, level).unwrap_or_else(|| expected(arm, level));
-    let known = (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| known(arm, level)).collect());
-    Link { coupling, floor, amplitudes, known: known.collect() }
+    let known = completed(space, |cell| given(space, metric, cell), expected);
+    Link { coupling, floor, amplitudes, known }
 }
 
 fn tightest(space: &Space, metric: usize) -> f64 {

@@ -131,8 +131,29 @@ pub struct Metric {
     pub name: String,
     /// Kind.
     pub kind: MetricKind,
-    /// Expected values per arm and level from an outside model, in the metric's unit; empty without one.
+    /// Expected values per arm and level from an outside model; empty without one. Cells that it leaves out follow the
+    /// analytic prior from the nearest level of their arm, or from the mean of all cells.
     pub prior: Vec<Vec<Option<f64>>>,
+}
+
+/// What the prior columns of all metrics are worth. The default is that of columns which were made for the space.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Columns {
+    /// How their units compare with what is measured.
+    pub unit: ColumnUnit,
+    /// Positions of the axes that they leave out: their equal values there say nothing.
+    pub silent: Vec<usize>,
+}
+
+/// How the unit of prior columns compares with what is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ColumnUnit {
+    /// It is the same.
+    #[default]
+    Same,
+    /// It may be off by any factor that all cells share, because the columns are of other requests.
+    OtherWork,
 }
 
 /// A bound on a metric.
@@ -168,6 +189,9 @@ pub struct Space {
     pub constraints: Vec<Constraint>,
     /// Expected share of a run that an early verdict charges when the run is infeasible; 1 without early verdicts.
     pub abort_fraction: f64,
+    /// What the prior columns are worth.
+    #[serde(default)]
+    pub columns: Columns,
 }
 
 /// One arm at one level: what one run measures.

@@ -1,4 +1,5 @@
 mod categories;
+mod columns;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
@@ -28,6 +29,7 @@ fn space() -> Space {
         direction: Direction::Maximize,
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(100.0) }],
         abort_fraction: 0.2,
+        columns: Columns::default(),
     }
 }
 

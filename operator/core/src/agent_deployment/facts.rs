@@ -210,7 +210,8 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         Why::EngineUnbuildable { .. } => of_field(spec, "spec.engine"),
         Why::CalibrationUnusable { config_map, .. }
         | Why::DatasetUnusable { config_map, .. }
-        | Why::WorkloadUnusable { config_map, .. } => config_map.clone(),
+        | Why::WorkloadUnusable { config_map, .. }
+        | Why::PriorUnusable { config_map, .. } => config_map.clone(),
         Why::StoreUnbound { claim, .. } => claim.clone(),
         Why::JobFailed { job, class, .. } => format!("{job}/{class}"),
         Why::JobStarting { job }

@@ -92,7 +92,7 @@ pub(super) fn considered(world: &World, plan: &RevisionPlan) -> Found {
 
 /// What serves what was chosen.
 fn artifact(world: &World, prepared: &Prepared, choice: &Choice) -> Served {
-    let BuiltEngine { reference, display_name, served_by } = &choice.engine;
+    let BuiltEngine { reference, display_name, served_by, axes: _ } = &choice.engine;
     Served::Artifact(ServedArtifact {
         engine: PlannedEngine {
             name: reference.identity.clone(),

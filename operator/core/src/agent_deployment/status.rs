@@ -165,6 +165,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::DatasetUnusable { .. }
         | Why::MeasuringQuality { .. } => Stage::Building,
         Why::WorkloadUnusable { .. }
+        | Why::PriorUnusable { .. }
         | Why::Profiling { .. }
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,

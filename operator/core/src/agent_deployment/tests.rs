@@ -23,6 +23,7 @@ mod layouts;
 mod no_build;
 mod predictions;
 mod preflight;
+mod prior;
 mod profiling;
 mod properties;
 mod quality;

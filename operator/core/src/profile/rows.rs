@@ -3,11 +3,12 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     profile::{
-        DEFINITIONS, MeasuredGpu, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured,
+        DEFINITIONS, ExpectedLevel, MeasuredGpu, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict,
+        NotMeasured, ProfiledEngine,
     },
 };
 pub use slipway_selection::natural;
-use slipway_worker_contract::{self as contract, Gpu, Latency, Phase, Progress, Row};
+use slipway_worker_contract::{self as contract, Expected, Gpu, Latency, Phase, Progress, Row};
 
 use super::{
     parts::Found,
@@ -80,6 +81,18 @@ pub fn purpose(status: &ProfileStatus, job: &str) -> Option<JobPurpose> {
 /// The rows of an engine that the status holds for a purpose, as the worker knows them.
 pub fn recorded(status: &ProfileStatus, subject: Subject<'_>) -> Vec<Row> {
     status.measurements.iter().filter(|m| is_of(subject, m)).map(row).collect()
+}
+
+/// What is expected of an engine, as the worker knows it.
+pub fn expected(engine: &ProfiledEngine) -> Vec<Expected> {
+    let of = |of: &ExpectedLevel| Expected {
+        level: unsigned(of.level),
+        per_kilosecond: natural(of.per_kilosecond),
+        request_micros: natural(of.request_microseconds),
+        first_token_micros: natural(of.first_token_microseconds),
+        inter_token_micros: natural(of.inter_token_microseconds),
+    };
+    engine.expected.iter().map(of).collect()
 }
 
 fn holds(status: &ProfileStatus, subject: Subject<'_>, row: &Row) -> bool {

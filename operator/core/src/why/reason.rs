@@ -32,6 +32,7 @@ impl Why {
             Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
             Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
             Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
+            Self::PriorUnusable { .. } => Reason::PriorUnusable,
             Self::Profiling { .. } => Reason::Profiling,
             Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
             Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,

@@ -96,6 +96,7 @@ fn world(object: &AgentDeployment) -> World {
         dataset: None,
         calibration: None,
         workloads: BTreeMap::new(),
+        prior: None,
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),

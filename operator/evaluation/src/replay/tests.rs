@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_analysis::{
     pareto::Direction,
-    search::{Arm, Axis, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Role, Step, Value},
+    search::{Arm, Axis, Columns, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Role, Step, Value},
     slo::Bound,
 };
 
@@ -46,6 +46,7 @@ fn problem(throughputs: &[[f64; 4]], limit: f64) -> Problem {
         direction: Direction::Maximize,
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(limit) }],
         abort_fraction: 1.0,
+        columns: Columns::default(),
     };
     let rows = throughputs.iter().map(|arm| arm.iter().zip(&levels).map(|(rate, level)| row(*rate, *level)).collect());
     let arm_columns = vec!["batch".into(), "instances".into()];

@@ -31,7 +31,7 @@ pub use crate::{
     },
     no_build::NoBuild,
     profile::{
-        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine,
+        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MeasureSettings, OptimizeFor, OtherEngine,
         ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},

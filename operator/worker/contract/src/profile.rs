@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::{GpuLimit, LatencyObjective, ProfilingDriver};
+use slipway_vocabulary::{GpuLimit, LatencyMetric, LatencyObjective, ProfilingDriver};
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -60,6 +60,40 @@ pub struct ProfileTask {
     /// Bounds on what the GPUs do, each figure once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_limits: Vec<GpuLimit>,
+    /// What an outside model expects of the engine, level by level, whatever the arm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<Expected>,
+}
+
+/// What an outside model expects of an engine at a level. It is trusted for no verdict, and its unit may be off by a
+/// factor that all of a campaign's engines share, for its requests are others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expected {
+    /// Requests in flight on one replica.
+    pub level: u32,
+    /// Requests per 1,000 seconds.
+    pub per_kilosecond: u64,
+    /// Latency of a request.
+    pub request_micros: u64,
+    /// Time to the first token of a request.
+    pub first_token_micros: u64,
+    /// Time between two tokens.
+    pub inter_token_micros: u64,
+}
+
+impl Expected {
+    /// What stands for a metric, in microseconds. A run is as long as its requests, up to a factor, and so is the wait
+    /// for the first token of its answer.
+    pub const fn micros(&self, metric: LatencyMetric) -> u64 {
+        match metric {
+            LatencyMetric::RequestLatency | LatencyMetric::AgentRunLatency | LatencyMetric::TimeToFirstToken => {
+                self.request_micros
+            }
+            LatencyMetric::RequestTimeToFirstToken => self.first_token_micros,
+            LatencyMetric::InterTokenLatency => self.inter_token_micros,
+        }
+    }
 }
 
 /// An engine of the same campaign that was measured before.
@@ -72,6 +106,9 @@ pub struct OtherEngine {
     pub gpus: u32,
     /// What was measured of it.
     pub rows: Vec<Row>,
+    /// What an outside model expects of it, level by level.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<Expected>,
 }
 
 /// Says which points are measured, and by what.

@@ -236,6 +236,7 @@ mod tests {
             other_engines: Vec::new(),
             target_per_kilosecond: None,
             gpu_limits: Vec::new(),
+            expected: Vec::new(),
         }
     }
 

@@ -279,6 +279,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         other_engines: Vec::new(),
         target_per_kilosecond: None,
         gpu_limits: Vec::new(),
+        expected: Vec::new(),
     }
 }
 

@@ -40,11 +40,13 @@ pub(super) fn askable(world: &World, candidates: &[Candidate<'_>]) -> Vec<Profil
         tensorrt_llm_ranks: candidate.served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: candidate.served_by.entry(),
         no_build: candidate.served_by.no_build(),
+        expected: Vec::new(),
     };
     candidates.iter().map(engine).collect()
 }
 
-fn axes(candidate: &Candidate<'_>) -> EngineAxes {
+/// The point of the build axes that a candidate is.
+pub(super) fn axes(candidate: &Candidate<'_>) -> EngineAxes {
     let EngineBuild { precision, tensorrt_llm, no_build, .. } = &candidate.build;
     // Variants may differ in their options alone: their names tell them apart.
     let named = candidate.display_name.strip_prefix(&precision.as_str().to_lowercase()).unwrap_or_default();

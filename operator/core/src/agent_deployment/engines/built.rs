@@ -1,6 +1,6 @@
 //! An engine that was built, as the steps after it know it. Pure.
 
-use slipway_crds::v1alpha1::agent_deployment::ServedBy;
+use slipway_crds::v1alpha1::{agent_deployment::ServedBy, profile::EngineAxes};
 use slipway_worker_contract::EngineRef;
 
 /// An engine that was built.
@@ -10,4 +10,6 @@ pub(in crate::agent_deployment) struct BuiltEngine {
     pub(in crate::agent_deployment) display_name: String,
     /// What serves it.
     pub(in crate::agent_deployment) served_by: ServedBy,
+    /// What distinguishes it from the others.
+    pub(in crate::agent_deployment) axes: EngineAxes,
 }

@@ -90,7 +90,8 @@ fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
-        built.push(BuiltEngine { reference, display_name, served_by: candidate.served_by });
+        let axes = asked::axes(candidate);
+        built.push(BuiltEngine { reference, display_name, served_by: candidate.served_by, axes });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();

@@ -5,6 +5,7 @@
 pub mod build;
 mod cost;
 mod lengths;
+mod prior;
 pub(super) mod repetitions;
 pub mod reprofiling;
 pub mod schedule;
@@ -173,6 +174,7 @@ pub(super) fn campaign(
     };
     let configurations = configurations(&world.spec.search)?;
     let mut inputs = freeze(world, &prepared.resolved, profiling, (measured(prepared), configurations))?;
+    inputs.prior = prior::freeze(world, prepared, &mut inputs)?;
     inputs.repetition = repetition.map(|repetition| repetition.number);
     if !prepared.askable.is_empty() {
         // Engines that were built beforehand are inputs only where they passed.
@@ -251,6 +253,7 @@ fn freeze(
         recorded_replicas: recorded_runs_per_second.is_some().then(|| world.least_replicas().max(1)),
         recorded_runs_per_second,
         synthetic,
+        prior: None,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
@@ -294,6 +297,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
         tensorrt_llm_ranks: served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: served_by.entry(),
         no_build: served_by.no_build(),
+        expected: Vec::new(),
     }
 }
 

@@ -319,6 +319,7 @@ fn deciding(profiling: &Profiling) -> Profiling {
     let Profiling {
         driver,
         workloads,
+        prior,
         budget,
         engines,
         parallel_jobs: _,
@@ -332,6 +333,7 @@ fn deciding(profiling: &Profiling) -> Profiling {
         parallel_jobs: None,
         driver: *driver,
         workloads: workloads.clone(),
+        prior: prior.clone(),
         budget: ProfilingBudget { per_month: None, ..budget.clone() },
         approval: Approval::default(),
         schedule: None,

@@ -60,7 +60,6 @@ pub(super) struct Cluster {
     pub(super) weights: BTreeMap<String, i32>,
     /// What receivers were told.
     pub(super) heard: Vec<Announcement>,
-    /// How the model's weights are quantized, in resolve's words.
     pub(super) quantization: Option<&'static str>,
     pub(super) quantization_method: Option<&'static str>,
     pub(super) parameter_bytes: Option<u64>,
@@ -88,6 +87,7 @@ pub(super) fn world() -> Cluster {
         dataset: None,
         calibration: None,
         workloads: BTreeMap::new(),
+        prior: None,
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),

@@ -18,7 +18,7 @@ use slipway_worker_contract::{
 use super::{budget::Budget, driver, rate};
 use crate::{
     profile::{
-        rows::{recorded, unsigned},
+        rows::{expected, recorded, unsigned},
         scope::{JobScope, Subject},
     },
     serving::{serve_config, tokenizer_folder},
@@ -66,6 +66,7 @@ pub fn task(
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
         target_per_kilosecond: target_per_kilosecond(inputs, counted_by),
         gpu_limits: gpu_limits(inputs, scope.purpose()),
+        expected: if is_explore { expected(engine) } else { Vec::new() },
     })
 }
 
@@ -114,6 +115,7 @@ fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &Profil
             name: other.display_name.clone(),
             gpus: gpus(inputs),
             rows: recorded(status, Subject::explored(&other.name)),
+            expected: expected(other),
         })
         .filter(|other| !other.rows.is_empty())
         .collect()

@@ -142,9 +142,10 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
     // What is promised to the Jobs that run is asked about again when they have ended.
     let over = shares::left_beside(world, before, None).used_up().or_else(|| ledger::unknown_figure(inputs, before));
     let next = match (before.asked.is_empty(), over) {
-        (true, _) => Next::Ask { engine: 0, why: FIRST.to_owned() },
-        (false, Some(words)) => done(&words),
-        (false, None) => ledger::next(inputs, before, &open),
+        // Without expectations nothing speaks for another one, and its own is built already.
+        (true, _) if inputs.prior.is_none() => Next::Ask { engine: 0, why: FIRST.to_owned() },
+        (_, Some(words)) => done(&words),
+        (_, None) => ledger::next(inputs, before, &open),
     };
     match next {
         Next::Ask { engine, why } => asked(open[engine], &why),

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use slipway_analysis::{
     pareto::Direction,
     search::{
-        Arm, Axis, Cell, Conclusion, Constraint, Ending, Measurement as Run, Metric, MetricKind, Outcome, Progress,
-        Purpose, Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value, WhyNot,
+        Arm, Axis, Cell, ColumnUnit, Columns, Conclusion, Constraint, Ending, Measurement as Run, Metric, MetricKind,
+        Outcome, Progress, Purpose, Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value, WhyNot,
     },
     slo::{self, Bound},
 };
@@ -32,7 +32,7 @@ use slipway_selection::{
     natural,
     target::{driver_for, target_per_kilosecond},
 };
-use slipway_worker_contract::{Judged, LatencyObjective, Row, unknown_figure as unknown_figure_of};
+use slipway_worker_contract::{Expected, Judged, LatencyObjective, Row, unknown_figure as unknown_figure_of};
 
 use crate::profile::rows;
 
@@ -186,9 +186,7 @@ fn space(inputs: &ProfileInputs) -> Space {
             levels: Vec::new(),
         })
     });
-    let mut metrics = vec![Metric { name: "throughput".into(), kind: MetricKind::Throughput, prior: Vec::new() }];
-    metrics.extend(measured(inputs).into_iter().map(|(metric, percentile)| latency_metric(metric, percentile)));
-    metrics.extend(inputs.gpu.iter().map(|limit| gpu_metric(limit.figure)));
+    let columns = Columns { unit: ColumnUnit::OtherWork, silent: silent(&axes) };
     let (objective, direction) = match inputs.optimize_for {
         OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
         OptimizeFor::Latency => (position(inputs, looked_for(inputs)), Direction::Minimize),
@@ -198,12 +196,45 @@ fn space(inputs: &ProfileInputs) -> Space {
         arms: arms.collect(),
         levels: inputs.levels.iter().map(|level| f64::from(*level)).collect(),
         run_seconds: None,
-        metrics,
+        metrics: metrics(inputs),
         objective,
         direction,
         constraints: constraints(inputs),
         abort_fraction: ABORT_FRACTION,
+        columns,
     }
+}
+
+/// Axes that no table of expectations has: engines that differ only there have equal rows.
+fn silent(axes: &[Axis]) -> Vec<usize> {
+    const TOLD: [&str; 5] = ["precision", "kvCachePrecision", "tensorParallel", "pipelineParallel", "gpuProduct"];
+    (0..axes.len()).filter(|axis| !TOLD.contains(&axes[*axis].name.as_str())).collect()
+}
+
+/// What runs show, the throughput first, each with what is expected of it.
+fn metrics(inputs: &ProfileInputs) -> Vec<Metric> {
+    let throughput = column(inputs, |expected| expected.per_kilosecond);
+    let mut metrics = vec![Metric { name: "throughput".into(), kind: MetricKind::Throughput, prior: throughput }];
+    metrics.extend(measured(inputs).into_iter().map(|(metric, percentile)| {
+        let prior = column(inputs, |expected| expected.micros(metric));
+        Metric { prior, ..latency_metric(metric, percentile) }
+    }));
+    metrics.extend(inputs.gpu.iter().map(|limit| gpu_metric(limit.figure)));
+    metrics
+}
+
+/// Per arm and level, a figure that is expected: of all configurations of an engine alike. Empty where none is.
+fn column(inputs: &ProfileInputs, figure: impl Fn(&Expected) -> u64) -> Vec<Vec<Option<f64>>> {
+    if inputs.engines.iter().all(|engine| engine.expected.is_empty()) {
+        return Vec::new();
+    }
+    let of_engine = |engine: &ProfiledEngine| {
+        let known = rows::expected(engine);
+        let at = |level: &i32| known.iter().find(|of| of.level == rows::unsigned(*level)).map(|of| figure(of) as f64);
+        let row: Vec<Option<f64>> = inputs.levels.iter().map(at).collect();
+        vec![row; inputs.configurations.len()]
+    };
+    inputs.engines.iter().flat_map(of_engine).collect()
 }
 
 fn values(

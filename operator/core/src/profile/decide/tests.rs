@@ -4,6 +4,7 @@ mod adopting;
 mod asking;
 mod cluster;
 mod costs;
+mod expecting;
 mod gitops;
 mod repeating;
 mod selection;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use slipway_analysis::pareto::Direction;
 use slipway_analysis::search::{
-    Arm, Axis, Cell, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Purpose, Role, SearchStrategy,
-    Settings, Slipway, Space, Step, Value,
+    Arm, Axis, Cell, Columns, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Purpose, Role,
+    SearchStrategy, Settings, Slipway, Space, Step, Value,
 };
 use slipway_analysis::slo::Bound;
 
@@ -53,6 +53,7 @@ fn space() -> Space {
             Constraint { metric: 2, bound: Bound::AtMost(60.0) },
         ],
         abort_fraction: 0.2,
+        columns: Columns::default(),
     }
 }
 

@@ -9,8 +9,8 @@ use slipway_analysis::{
     slo::{self, Bound},
 };
 use slipway_worker_contract::{
-    Arm, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor,
-    OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
+    Arm, Expected, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured,
+    OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
 };
 
 use super::{
@@ -39,6 +39,7 @@ pub struct Guided {
     rules: Rules,
     gpus: u32,
     others: Vec<OtherEngine>,
+    expected: Vec<Expected>,
 }
 
 /// How the analysis' search ended.
@@ -61,6 +62,7 @@ impl Guided {
             rules: Rules::of(task),
             gpus: task.gpus.max(1),
             others: task.other_engines.clone(),
+            expected: task.expected.clone(),
         }
     }
 
@@ -237,6 +239,8 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
         axis("queueDelay", None),
     ];
     axes.extend(parameters.iter().map(|name| axis(name, None)));
+    // A table of expectations tells engines apart, and nothing else.
+    let columns = analysis::Columns { unit: analysis::ColumnUnit::OtherWork, silent: (1..axes.len()).collect() };
     let arm = |values, gpus: u32, engine| analysis::Arm {
         values,
         gpus: f64::from(gpus.max(1)),
@@ -253,9 +257,6 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
         let other = &search.others[engine];
         arm(values(&like, Some(&other.name), &parameters), other.gpus, engine + 1)
     });
-    let mut metrics = vec![throughput(search)];
-    metrics.extend(measured(search).into_iter().map(|(metric, percentile)| latency_metric(metric, percentile)));
-    metrics.extend(search.rules.gpu_limits.iter().map(gpu_metric));
     let (objective, direction) = match search.optimize_for {
         OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
         OptimizeFor::Latency => (position(search, search.latency), Direction::Minimize),
@@ -265,12 +266,46 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
         arms: own.chain(others).collect(),
         levels: levels.iter().map(|level| f64::from(*level)).collect(),
         run_seconds: None,
-        metrics,
+        metrics: metrics(search, levels),
         objective,
         direction,
         constraints: constraints(search),
         abort_fraction: ABORT_FRACTION,
+        columns,
     }
+}
+
+/// What runs show, the throughput first, each with what is expected of it.
+fn metrics(search: &Guided, levels: &[u32]) -> Vec<analysis::Metric> {
+    let prior = column(search, levels, |expected, gpus| match search.optimize_for {
+        OptimizeFor::Cost => expected.per_kilosecond as f64 / f64::from(gpus.max(1)),
+        OptimizeFor::Throughput | OptimizeFor::Latency => expected.per_kilosecond as f64,
+    });
+    let mut metrics = vec![analysis::Metric { prior, ..throughput(search) }];
+    metrics.extend(measured(search).into_iter().map(|(metric, percentile)| {
+        let prior = column(search, levels, |expected, _| expected.micros(metric) as f64);
+        analysis::Metric { prior, ..latency_metric(metric, percentile) }
+    }));
+    metrics.extend(search.rules.gpu_limits.iter().map(gpu_metric));
+    metrics
+}
+
+/// Per arm and level, a figure that is expected: of all configurations of an engine alike. Empty where none is.
+fn column(search: &Guided, levels: &[u32], figure: impl Fn(&Expected, u32) -> f64) -> Vec<Vec<Option<f64>>> {
+    let all = || search.expected.iter().chain(search.others.iter().flat_map(|other| &other.expected));
+    if all().next().is_none() {
+        return Vec::new();
+    }
+    let row = |expected: &[Expected], gpus: u32| -> Vec<Option<f64>> {
+        let at = |level: &u32| expected.iter().find(|of| of.level == *level).map(|of| figure(of, gpus));
+        levels.iter().map(at).collect()
+    };
+    let own = search.plan.arms.iter().map(|_| row(&search.expected, search.gpus));
+    let others = other_arms(search).into_iter().map(|(engine, _)| {
+        let other = &search.others[engine];
+        row(&other.expected, other.gpus)
+    });
+    own.chain(others).collect()
 }
 
 fn throughput(search: &Guided) -> analysis::Metric {

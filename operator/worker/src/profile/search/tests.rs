@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Gpu, GpuFigure, GpuLimit, Latency, LatencyMetric,
+    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Expected, Gpu, GpuFigure, GpuLimit, Latency, LatencyMetric,
     LatencyObjective, MeasureSettings, MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig,
     WhyNotMeasured,
 };
@@ -189,6 +189,7 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         other_engines: Vec::new(),
         target_per_kilosecond: None,
         gpu_limits: Vec::new(),
+        expected: Vec::new(),
     }
 }
 
@@ -314,12 +315,58 @@ fn another_engine_that_cannot_be_beaten_ends_the_search_early() {
     let mut task = large_space(OptimizeFor::Throughput);
     let alone = search_all(&task, &Guided::new(&task, plan(&task, 48, 0)), (20.0, 1.3)).0.len();
     let fast = serve(&task, 7, 8, (400.0, 1.3));
-    task.other_engines = vec![OtherEngine { name: "INT8".into(), gpus: 1, rows: vec![fast.clone()] }];
+    task.other_engines =
+        vec![OtherEngine { name: "INT8".into(), gpus: 1, rows: vec![fast.clone()], expected: Vec::new() }];
     let search = Guided::new(&task, plan(&task, 48, 0));
     let (rows, _) = search_all(&task, &search, (20.0, 1.3));
     assert!(rows.len() < alone, "{} and {alone} alone", rows.len());
     let expected = ToBeat { per_kilosecond: fast.per_kilosecond, of: "INT8, i4-b8 at 8".into() };
     assert_eq!(search.to_beat(&rows), Some(expected));
+}
+
+/// What a model expects of [`serve`]'s engine, `factor` times as fast.
+fn expected(task: &ProfileTask, factor: f64) -> Vec<Expected> {
+    let at = |level: u32| {
+        let row = serve(task, 0, level, (20.0 * factor, 1.3));
+        let micros = row.latencies[0].micros;
+        Expected {
+            level,
+            per_kilosecond: row.per_kilosecond,
+            request_micros: micros,
+            first_token_micros: micros / 10,
+            inter_token_micros: micros / 100,
+        }
+    };
+    [1, 2, 4, 8, 16, 32].map(at).to_vec()
+}
+
+#[test]
+fn what_is_expected_of_two_engines_ends_the_search_of_the_worse_early() {
+    let mut task = large_space(OptimizeFor::Throughput);
+    // The other one was measured to be three times as fast; whether this one is, only expectations say.
+    let other: Vec<Row> = [(7, 8), (7, 4)].map(|(arm, level)| serve(&task, arm, level, (60.0, 1.3))).to_vec();
+    task.other_engines = vec![OtherEngine { name: "FP8".into(), gpus: 1, rows: other, expected: Vec::new() }];
+    let runs = |task: &ProfileTask| search_all(task, &Guided::new(task, plan(task, 48, 0)), (20.0, 1.3)).0.len();
+    let bare = runs(&task);
+    task.expected = expected(&task, 1.0);
+    task.other_engines[0].expected = expected(&task, 3.0);
+    let told = runs(&task);
+    println!("{told} rows, and {bare} without expectations");
+    assert!(told <= bare, "{told} rows, and {bare} without expectations");
+}
+
+#[test]
+fn expectations_of_other_requests_or_of_no_truth_change_no_answer() {
+    let mut task = large_space(OptimizeFor::Throughput);
+    let truth = (20.0, 1.3);
+    let best = best(&task, truth).unwrap() as f64;
+    for factor in [0.02, 1.0, 50.0] {
+        task.expected = expected(&task, factor);
+        let (rows, ended) = search_all(&task, &Guided::new(&task, plan(&task, 48, 0)), truth);
+        let found = found(&rows).unwrap() as f64;
+        assert!(found >= 0.95 * best, "{factor}: {found} of {best}");
+        assert!(ended.end == ProfileEnd::Complete && rows.len() < 30, "{factor}: {} rows", rows.len());
+    }
 }
 
 #[test]

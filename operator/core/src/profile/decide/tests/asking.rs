@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The campaign to its end; every engine that it asks for is offered.
-fn finish(cluster: &mut Cluster) -> ProfileStatus {
+pub(super) fn finish(cluster: &mut Cluster) -> ProfileStatus {
     for _ in 0..40 {
         cluster.settle();
         let missing =
@@ -282,7 +282,7 @@ fn one_engine_after_the_other_is_measured_unless_more_are_allowed() {
 }
 
 /// Engines of TensorRT-LLM on a GPU whose memory is slow: FP16 and FP8, each with two limits of its batches.
-fn split() -> ProfileInputs {
+pub(super) fn split() -> ProfileInputs {
     let mut inputs = cluster().asking().world.spec.inputs;
     inputs.placement.node_selector.insert(GPU_PRODUCT.to_owned(), "NVIDIA-L4".to_owned());
     inputs.configurations.truncate(1);

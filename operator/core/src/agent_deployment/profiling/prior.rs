@@ -1,0 +1,54 @@
+//! What the search is told before it measures: the expectations of a table, engine by engine. Pure.
+
+use slipway_crds::{
+    labels::GPU_PRODUCT,
+    v1alpha1::{
+        agent_deployment::ServedBy,
+        profile::{EngineAxes, FrozenData, ProfileInputs, ProfiledEngine},
+    },
+};
+
+use crate::{
+    agent_deployment::{
+        prepare::Prepared,
+        world::{PriorView, World},
+    },
+    expectations::{Subject, expected},
+    why::{Blocked, Step, Why},
+};
+
+/// Writes what is expected of each engine into the inputs, and gives the table that says so. Inputs without a table are
+/// as they were.
+pub(super) fn freeze(world: &World, prepared: &Prepared, inputs: &mut ProfileInputs) -> Step<Option<FrozenData>> {
+    let Some(source) = world.spec.profiling.as_ref().and_then(|profiling| profiling.prior.as_ref()) else {
+        return Ok(None);
+    };
+    let config_map = source.config_map.name.clone();
+    let unusable = |problem: String| Why::PriorUnusable { config_map, problem };
+    let (digest, table) = match &world.prior {
+        Some(PriorView::Table { digest, table }) => (digest, table),
+        Some(PriorView::Invalid { problem }) => return Err(Blocked::Stopped(unusable(problem.clone()))),
+        Some(PriorView::Missing) | None => {
+            let problem = format!("it does not exist or has no key {}: create it", source.config_map.key);
+            return Err(Blocked::Waiting(unusable(problem)));
+        }
+    };
+    let subject = Subject {
+        model: world.spec.model.uri.as_deref().unwrap_or_default(),
+        gpu_product: inputs.placement.node_selector.get(GPU_PRODUCT).map_or("", String::as_str),
+        levels: &inputs.levels,
+    };
+    let served_by = inputs.engines.iter().map(ProfiledEngine::served_by);
+    let engines: Vec<(ServedBy, EngineAxes)> = served_by.zip(axes(prepared)).collect();
+    let all = expected(table, subject, &engines).map_err(|problem| Blocked::Stopped(unusable(problem)))?;
+    inputs.engines.iter_mut().zip(all).for_each(|(engine, expected)| engine.expected = expected);
+    Ok(Some(FrozenData { config_map: source.config_map.clone(), digest: digest.to_string() }))
+}
+
+/// The points of the build axes that a campaign's engines are. Inputs have them only where the search asks for engines.
+fn axes(prepared: &Prepared) -> Vec<EngineAxes> {
+    match prepared.askable.as_slice() {
+        [] => prepared.engines.iter().map(|built| built.axes.clone()).collect(),
+        askable => askable.iter().filter_map(|engine| engine.axes.clone()).collect(),
+    }
+}
