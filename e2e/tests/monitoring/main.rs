@@ -81,7 +81,7 @@ const AWAITED: [&str; 12] = [
 ];
 /// Queries that answer 0 here: dashboard, panel, legend.
 const QUIET: [[&str; 3]; 5] = [
-    // A pod that does not serve is no endpoint of its Service.
+    // A Service sends nothing to a pod that does not serve.
     ["Slipway / Agent", "Refused runs", "{{reason}}"],
     // No run of the campaign failed.
     ["Slipway / Agent", "Share of failed runs", "predicted"],

@@ -212,8 +212,8 @@ fn proposal(object: &AgentDeployment, proposed: &ProposedPlan) -> String {
     let ProposedPlan { plan_hash, since, why, changes } = proposed;
     let changes: String = changes.iter().map(|change| format!("{change}\n")).collect();
     format!(
-        "{plan_hash} waits for approval since {}: {why}\n{}approve it with {}, or spec.rollout.approve: {plan_hash} in the \
-         manifest\n",
+        "{plan_hash} waits for approval since {}: {why}\n{}approve it with {}, or spec.rollout.approve: {plan_hash} in \
+         the manifest\n",
         clock(since),
         indented(&changes),
         approve(object)

@@ -160,7 +160,8 @@ fn documents_and_lists_are_checked_object_by_object() {
     assert_eq!((text, end.as_str()), (of_each.repeat(2), "2 of 2 objects would be refused"));
 }
 
-/// The operator takes a driver that measures what users wait for; who names another one is told what that leaves out.
+/// The operator takes a driver that measures what users wait for. Where the spec names another one, a note says what
+/// that leaves out.
 #[rstest]
 #[case::left_out("", "")]
 #[case::named(

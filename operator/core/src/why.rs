@@ -470,7 +470,8 @@ impl fmt::Display for Why {
                 let resume = named.command("resume");
                 write!(
                     f,
-                    "revision {revision} is paused at {weight} % of the traffic. To resume, run {resume}, or remove {by}"
+                    "revision {revision} is paused at {weight} % of the traffic. To resume, run {resume}, or remove \
+                     {by}"
                 )
             }
             Self::RolloutWithoutPods { revision } => write!(

@@ -86,7 +86,7 @@ impl Table {
         let mut table = Self::default();
         let mut record = StringRecord::new();
         let mut rows = 0;
-        while reader.read_record(&mut record).map_err(|error| is_no_table(&error))? {
+        while reader.read_record(&mut record).map_err(|error| not_csv(&error))? {
             rows += 1;
             if rows > MOST_ROWS {
                 return Err(format!("it has more than {MOST_ROWS} rows: keep those of this model, GPU and backend"));
@@ -116,7 +116,7 @@ impl Table {
     }
 }
 
-fn is_no_table(error: &csv::Error) -> String {
+fn not_csv(error: &csv::Error) -> String {
     format!("it is not a CSV table: {error}; take AIConfigurator's pareto.csv or best_config_topn.csv as it is")
 }
 
@@ -132,7 +132,7 @@ struct Columns(BTreeMap<String, usize>);
 
 impl Columns {
     fn of(reader: &mut Reader<&[u8]>) -> Result<Self, String> {
-        let header = reader.headers().map_err(|error| is_no_table(&error))?;
+        let header = reader.headers().map_err(|error| not_csv(&error))?;
         let columns: BTreeMap<String, usize> = header.iter().map(|name| name.trim().to_owned()).zip(0..).collect();
         let missing: Vec<&str> = REQUIRED.into_iter().filter(|name| !columns.contains_key(*name)).collect();
         match missing.as_slice() {
@@ -141,7 +141,8 @@ impl Columns {
                 Err("it is of disaggregated serving, which no engine here is: take the file of folder agg".to_owned())
             }
             missing => Err(format!(
-                "its first line lacks the columns {}: take AIConfigurator's pareto.csv or best_config_topn.csv as it is",
+                "its first line lacks the columns {}: take AIConfigurator's pareto.csv or best_config_topn.csv as it \
+                 is",
                 missing.join(", ")
             )),
         }

@@ -231,13 +231,13 @@ fn what_is_no_such_table_is_refused(#[case] text: &str, #[case] words: &str) {
 }
 
 #[rstest]
-#[case::zero(Written { ttft: "0.0", ..ROW }, "line 3, column ttft: \"0.0\" is no positive number: correct the line, or remove it")]
-#[case::negative(Written { per_second: "-1", ..ROW }, "line 3, column seq/s: \"-1\" is no positive number: correct the line, or remove it")]
-#[case::infinite(Written { per_second: "inf", ..ROW }, "line 3, column seq/s: \"inf\" is no positive number: correct the line, or remove it")]
-#[case::not_a_number(Written { ttft: "NaN", ..ROW }, "line 3, column ttft: \"NaN\" is no positive number: correct the line, or remove it")]
-#[case::a_word(Written { ttft: "fast", ..ROW }, "line 3, column ttft: \"fast\" is no positive number: correct the line, or remove it")]
-#[case::empty(Written { ttft: "", ..ROW }, "line 3, column ttft: \"\" is no positive number: correct the line, or remove it")]
-#[case::no_such_time(Written { ttft: "1e300", ..ROW }, "line 3, column ttft: \"1e300\" is no number below a billion: correct the line, or remove it")]
+#[case::zero(Written { ttft: "0.0", ..ROW }, "line 3, column ttft: \"0.0\" is not a positive number: correct the line, or remove it")]
+#[case::negative(Written { per_second: "-1", ..ROW }, "line 3, column seq/s: \"-1\" is not a positive number: correct the line, or remove it")]
+#[case::infinite(Written { per_second: "inf", ..ROW }, "line 3, column seq/s: \"inf\" is not a positive number: correct the line, or remove it")]
+#[case::not_a_number(Written { ttft: "NaN", ..ROW }, "line 3, column ttft: \"NaN\" is not a positive number: correct the line, or remove it")]
+#[case::a_word(Written { ttft: "fast", ..ROW }, "line 3, column ttft: \"fast\" is not a positive number: correct the line, or remove it")]
+#[case::empty(Written { ttft: "", ..ROW }, "line 3, column ttft: \"\" is not a positive number: correct the line, or remove it")]
+#[case::no_such_time(Written { ttft: "1e300", ..ROW }, "line 3, column ttft: \"1e300\" is not below a billion: correct the line, or remove it")]
 fn a_cell_that_is_no_number_is_named_by_line_and_column(#[case] bad: Written, #[case] words: &str) {
     assert_eq!(Table::read(&text(&[ROW, bad])), Err(words.to_owned()));
 }
@@ -245,7 +245,7 @@ fn a_cell_that_is_no_number_is_named_by_line_and_column(#[case] bad: Written, #[
 #[test]
 fn a_share_of_a_gpu_is_no_split() {
     let half = text(&[ROW]).replace(",2,2,1,1,", ",2,2.5,1,1,");
-    let words = "line 2, column tp: \"2.5\" is no whole number: correct the line, or remove it";
+    let words = "line 2, column tp: \"2.5\" is not a whole number: correct the line, or remove it";
     assert_eq!(Table::read(&half), Err(words.to_owned()));
 }
 

@@ -4,19 +4,16 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     AgentDeploymentSpec,
     agent_deployment::{EngineBuilds, EngineOffer, Precision, SearchSpace},
-    profile::{AskedEngine, ProfileInputs, ProfilePhase},
+    profile::{AskedEngine, ProfilePhase},
 };
 use slipway_worker_contract::FailureClass;
 
 use super::{
     cluster::{Cluster, Ending, digest, world},
-    profiling::{PROFILED, end},
+    profiling::{PROFILED, end, inputs},
     quality::{Found, scored},
 };
-use crate::{
-    agent_deployment::world::{DatasetView, WorkloadView},
-    plan::Child,
-};
+use crate::agent_deployment::world::{DatasetView, WorkloadView};
 
 /// The model is fetched, and a campaign is to ask for FP32 and INT8.
 fn asking() -> Cluster {
@@ -50,16 +47,6 @@ fn ask(cluster: &mut Cluster, display_name: &str) {
     cluster.settle();
 }
 
-fn inputs(cluster: &mut Cluster) -> ProfileInputs {
-    cluster.world.profiles.clear();
-    let plan = cluster.plan();
-    let inputs = plan.children.into_iter().find_map(|child| match child {
-        Child::Profile(profile) => Some(profile.spec.inputs),
-        _ => None,
-    });
-    inputs.expect("it is made again")
-}
-
 #[test]
 fn a_campaign_begins_with_the_first_engine_while_no_other_is_built() {
     let mut cluster = asking();
@@ -68,7 +55,7 @@ fn a_campaign_begins_with_the_first_engine_while_no_other_is_built() {
     cluster = cluster.with_engine_built(Precision::FP32);
     assert_eq!((built(&cluster), cluster.world.profiles.len()), (vec![Precision::FP32], 1));
     assert_eq!(offers(&cluster), [("fp32".to_owned(), Some(true)), ("int8".to_owned(), None)]);
-    let engines = inputs(&mut cluster).engines;
+    let engines = inputs(&cluster).engines;
     let named: Vec<_> = engines.iter().map(|e| (e.display_name.as_str(), e.manifest_digest.as_str())).collect();
     assert_eq!(named, [("fp32", ""), ("int8", "")], "the campaign may ask for both");
 }
@@ -76,12 +63,12 @@ fn a_campaign_begins_with_the_first_engine_while_no_other_is_built() {
 #[test]
 fn an_engine_is_built_and_offered_once_the_campaign_asks_for_it() {
     let mut cluster = asking().with_engine_built(Precision::FP32);
-    let before = inputs(&mut cluster.clone());
+    let before = inputs(&cluster);
     ask(&mut cluster, "int8");
     assert_eq!(built(&cluster).len(), 2);
-    let mut cluster = cluster.with_engine_built(Precision::INT8);
+    let cluster = cluster.with_engine_built(Precision::INT8);
     assert_eq!(offers(&cluster), [("fp32".to_owned(), Some(true)), ("int8".to_owned(), Some(true))]);
-    assert_eq!(inputs(&mut cluster), before, "it is the same campaign, whatever was built");
+    assert_eq!(inputs(&cluster), before, "it is the same campaign, whatever was built");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use slipway_crds::{
 
 use super::{
     cluster::{Cluster, world},
-    profiling::message,
+    profiling::{campaign, inputs, message},
     tensorrt_llm::stalled,
 };
 use crate::{agent_deployment::world::PriorView, plan::Child};
@@ -42,22 +42,6 @@ fn expecting(view: PriorView) -> Cluster {
     cluster.world.prior = Some(view);
     let cluster = cluster.resolved().fetched();
     cluster.with_engine_built(Precision::BF16).with_engine_built(Precision::BF16)
-}
-
-fn inputs(cluster: &Cluster) -> ProfileInputs {
-    // As if it were about to begin.
-    let mut cluster = cluster.clone();
-    cluster.world.profiles.clear();
-    let children = cluster.plan().children;
-    let profile = children.into_iter().find_map(|child| match child {
-        Child::Profile(profile) => Some(profile.spec.inputs),
-        _ => None,
-    });
-    profile.expect("a campaign begins")
-}
-
-fn campaign(cluster: &Cluster) -> String {
-    cluster.plan().status.profile.expect("it is measured")
 }
 
 fn without(mut cluster: Cluster) -> Cluster {
@@ -114,7 +98,7 @@ fn a_table_makes_another_campaign_and_its_absence_changes_none() {
 )]
 #[case::no_number(
     &TABLE.replace(",100,10,", ",0,10,"),
-    "line 2, column ttft: \"0\" is no positive number: correct the line, or remove it"
+    "line 2, column ttft: \"0\" is not a positive number: correct the line, or remove it"
 )]
 #[case::another_model(
     &TABLE.replace("Qwen/Qwen3-32B", "QWEN2_7B"),

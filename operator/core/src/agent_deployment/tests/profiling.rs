@@ -4,7 +4,8 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Precision, Stage},
     profile::{
-        DEFINITIONS, Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfilePhase,
+        DEFINITIONS, Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfileInputs,
+        ProfilePhase,
     },
 };
 use slipway_runtime_config::RuntimeConfig;
@@ -35,6 +36,22 @@ pub(super) fn profiled() -> Cluster {
 pub(super) fn message(cluster: &Cluster, condition: &str) -> String {
     let conditions = cluster.plan().status.conditions;
     conditions.into_iter().find(|c| c.type_ == condition).map(|c| c.message).unwrap_or_default()
+}
+
+/// What the agent's campaign freezes, whether it has begun or is about to.
+pub(super) fn inputs(cluster: &Cluster) -> ProfileInputs {
+    let mut cluster = cluster.clone();
+    cluster.world.profiles.clear();
+    let profile = cluster.plan().children.into_iter().find_map(|child| match child {
+        Child::Profile(profile) => Some(profile.spec.inputs),
+        _ => None,
+    });
+    profile.expect("a campaign begins")
+}
+
+/// The name of its campaign.
+pub(super) fn campaign(cluster: &Cluster) -> String {
+    cluster.plan().status.profile.expect("it is measured")
 }
 
 pub(super) fn row(engine: &str) -> Measurement {

@@ -11,9 +11,9 @@ use slipway_crds::v1alpha1::{
 use super::{
     clients::config,
     cluster::{Cluster, world},
-    profiling::{message, profiled},
+    profiling::{inputs, message, profiled},
 };
-use crate::{agent_deployment::world::WorkloadView, plan::Child};
+use crate::agent_deployment::world::WorkloadView;
 
 fn at(cluster: Cluster, level: RecordingLevel) -> Cluster {
     cluster.edited(|spec| spec.serving.recording = Recording { level })
@@ -61,12 +61,7 @@ fn recorded(source: &str) -> Cluster {
 
 /// What the campaign is about to freeze, and its name.
 fn campaign(cluster: &Cluster) -> (ProfileInputs, Option<String>) {
-    let plan = cluster.plan();
-    let inputs = plan.children.into_iter().find_map(|child| match child {
-        Child::Profile(profile) => Some(profile.spec.inputs),
-        _ => None,
-    });
-    (inputs.expect("a campaign begins"), plan.status.profile)
+    (inputs(cluster), cluster.plan().status.profile)
 }
 
 #[test]

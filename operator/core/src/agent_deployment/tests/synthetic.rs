@@ -2,16 +2,12 @@
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_crds::v1alpha1::{
-    agent_deployment::{EngineConfiguration, Precision, Profiling},
-    profile::ProfileInputs,
-};
+use slipway_crds::v1alpha1::agent_deployment::{EngineConfiguration, Precision, Profiling};
 
 use super::{
     cluster::{Cluster, world},
-    profiling::{message, profiled},
+    profiling::{campaign, inputs, message, profiled},
 };
-use crate::plan::Child;
 
 const LENGTHS: &str = "inputTokens: 800, outputTokens: 150, toolCalls: 2";
 
@@ -22,20 +18,6 @@ fn profiling(synthetic: &str) -> Option<Profiling> {
 
 fn made_up(synthetic: &str) -> Cluster {
     profiled().edited(|spec| spec.profiling = profiling(synthetic))
-}
-
-/// What the campaign is about to freeze.
-fn inputs(cluster: &Cluster) -> ProfileInputs {
-    let children = cluster.plan().children;
-    let profile = children.into_iter().find_map(|child| match child {
-        Child::Profile(profile) => Some(profile.spec.inputs),
-        _ => None,
-    });
-    profile.expect("a campaign begins")
-}
-
-fn campaign(cluster: &Cluster) -> String {
-    cluster.plan().status.profile.expect("it is measured")
 }
 
 #[test]
