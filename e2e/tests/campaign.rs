@@ -116,7 +116,8 @@ impl Lab {
         cells.into_iter().map(|cell| named(number(&cell), cell)).collect()
     }
 
-    /// Every cell by itself, in an order of no meaning, so that what comes slowly disturbs all alike.
+    /// Every cell by itself, in an order of no meaning, so that what comes slowly disturbs all alike. A limit that is
+    /// named is brute force's too. Else its rows give the limit, and no level may end early.
     fn brute(&self, model: &str) -> Vec<Vec<Task>> {
         let mut cells = self.settings.grid.cells();
         cells.shuffle(&mut Pcg64Mcg::seed_from_u64(1));
@@ -126,7 +127,7 @@ impl Lab {
             kind: Kind::Brute,
             number: 1,
             grid: Grid::only(&cell),
-            limit: LAX.to_owned(),
+            limit: self.settings.limit.map_or_else(|| LAX.to_owned(), written),
         });
         tasks.into_iter().map(|task| vec![task]).collect()
     }
