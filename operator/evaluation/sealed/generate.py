@@ -27,6 +27,8 @@ RUN_TIMEOUT = 300.0
 PREFILL = 0.15
 # Requests that a pod takes at once; more are shed.
 MOST_IN_FLIGHT = 64
+# What clients say of tasks in a window of a pod.
+TASKS = '"metric":"TaskSuccess","unit":"Run","started":0,"inFlight":0,"count":%d,"errors":%d}'
 # Seconds until a pod that was lost has a successor.
 REPLACED_AFTER = 20.0
 
@@ -91,6 +93,22 @@ class Row:
     soak_seconds: int = 0
     # Metric, percentile and limit in microseconds of an objective.
     objective: tuple = ()
+    # [[metric, most that it may rise], ...] of what a run costs, as in `costGuards`.
+    costs: tuple = ()
+    # How many times as many tokens a call of the canary writes. Its time stays the same.
+    token_ratio: float = 1.0
+    # Sigma of the logarithm of the tokens of a run, and of a session's: people differ in how much they ask for.
+    token_sigma: float = 0.0
+    session_token_sigma: float = 0.0
+    # `taskFailuresMax`, 0 for none; the share of runs of which a client says how they ended, and after how many
+    # seconds on average.
+    tasks: float = 0.0
+    told_share: float = 0.0
+    told_after: float = 30.0
+    # Share of tasks that fail: stable, canary.
+    task_failures: tuple = (0.1, 0.1)
+    # Share of the sessions whose user calls every task a failure, of those failures.
+    session_failures: float = 0.0
 
 
 def load_rows():
@@ -160,6 +178,12 @@ class Rollout:
         self.phase = self.rng.random() * math.tau
         self.pods = [self.pod("stable", i, -600.0) for i in range(row.stable_pods)]
         self.pods += [self.pod("canary", i, 0.0) for i in range(row.canary_pods)]
+        # What the rows with costs and tasks draw: the others stay as they were.
+        self.more = random.Random(f"{row.seed}:{number}:more")
+        # Factor of tokens and whether all fails, of the latest session of each arm.
+        self.sessions = {}
+        # (window, pod) -> tasks of which clients say how they ended, and failures
+        self.told = {}
         # (window, pod, stratum) -> started, new sessions, count, errors, buckets by metric, ages by metric, in flight
         self.counted = {}
 
@@ -257,6 +281,9 @@ class Rollout:
                 segments.append((at, at + seconds, None))
                 at += seconds
         tokens = [max(2, int(rng.gauss(60.0, 20.0))) for _ in range(calls)]
+        factor_of_tokens, fails = self.session(arm, is_new)
+        if factor_of_tokens != 1.0:
+            tokens = [max(2, int(count * factor_of_tokens)) for count in tokens]
         is_error = rng.random() < pod.error_rate(now, rng, row)
         end = at
         if end - now > RUN_TIMEOUT:
@@ -272,6 +299,34 @@ class Rollout:
             pod.ends_at = max(pod.ends_at, end)
         stratum = f"miss/p{8 + rng.randrange(row.prompt_bands)}/f{(ahead + 1).bit_length() - 1}"
         self.count(pod, stratum, (now, end), segments, tokens, is_error, is_new)
+        if row.told_share and end < min(pod.killed_at, self.end) and not is_error:
+            self.tell(pod, end, fails)
+
+    def session(self, arm, is_new):
+        """How many times as many tokens a run has, and whether the user of its session calls every task a failure."""
+        row, more = self.row, self.more
+        if not (row.costs or row.told_share):
+            return 1.0, False
+        if is_new or arm not in self.sessions:
+            rate = row.task_failures[arm == "canary"] * row.session_failures
+            factor = math.exp(row.session_token_sigma * more.gauss(0.0, 1.0))
+            self.sessions[arm] = (factor, more.random() < rate)
+        factor, fails = self.sessions[arm]
+        factor *= math.exp(row.token_sigma * more.gauss(0.0, 1.0))
+        return factor * (row.token_ratio if arm == "canary" else 1.0), fails
+
+    def tell(self, pod, end, fails):
+        """A client says how a task ended, some time after its run; the pod that served it counts that."""
+        row, more = self.row, self.more
+        is_told, at = more.random() < row.told_share, end + more.expovariate(1.0 / row.told_after)
+        rate = row.task_failures[pod.arm == "canary"]
+        # Of those whose session does not fail as a whole, so many fail that the share is the row's.
+        alone = rate * (1.0 - row.session_failures) / (1.0 - rate * row.session_failures)
+        is_failure = fails or more.random() < alone
+        if is_told and at < min(pod.killed_at, pod.accepts_until, self.end):
+            counts = self.told.setdefault((int(at // WINDOW), pod.name), [0, 0])
+            counts[0] += 1
+            counts[1] += is_failure
 
     def cell(self, window, pod, stratum):
         key = (window, pod.name, stratum)
@@ -352,7 +407,12 @@ class Rollout:
         ]
         fields = ("metric", "percentile", "maxMicroseconds")
         objectives = [dict(zip(fields, self.row.objective))] if self.row.objective else []
-        return {"steps": steps, "warmUpSeconds": self.row.warm_up_seconds, "objectives": objectives}
+        config = {"steps": steps, "warmUpSeconds": self.row.warm_up_seconds, "objectives": objectives}
+        if self.row.costs:
+            config["costGuards"] = [{"metric": metric, "maxIncrease": most} for metric, most in self.row.costs]
+        if self.row.tasks:
+            config["taskFailuresMax"] = self.row.tasks
+        return config
 
     def window_lines(self, window, by_window):
         begin, end = window * WINDOW, (window + 1) * WINDOW
@@ -366,6 +426,8 @@ class Rollout:
                 continue
             of_pod = f'{head}"arm":"{pod.arm}","pod":"{pod.name}",'
             cells = by_window.get((window, pod.name))
+            if told := self.told.get((window, pod.name)):
+                yield of_pod + TASKS % tuple(told)
             if not cells:
                 yield of_pod + '"metric":"Shed","unit":"Run","started":0,"inFlight":0,"count":0,"errors":0}'
                 continue
