@@ -6,6 +6,7 @@ pub mod builder;
 pub mod campaigns;
 pub mod checkpoints;
 pub mod cluster;
+pub mod credentials;
 pub mod gitops;
 pub mod load;
 pub mod metrics_server;

@@ -7,13 +7,14 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use reqwest::Url;
 use slipway_e2e::{
     builder,
     load::{
         client::{self, LoadSettings},
         report::Report,
     },
-    servers::{facts, gpus, models, receivers},
+    servers::{callers, facts, gpus, issuer, mcp, models, receivers, tls::TlsListener},
     traffic::{self, Traffic},
 };
 use tokio::{
@@ -29,6 +30,9 @@ struct Args {
     /// Address to listen on.
     #[arg(long, global = true, default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
+    /// Folder with `tls.crt` and `tls.key`; with it a server speaks TLS.
+    #[arg(long, global = true)]
+    tls: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,6 +49,25 @@ enum Verb {
     Gpus,
     /// Takes messages as Slack and PagerDuty do, and shows them.
     Receivers,
+    /// Sends what it is told to send, and shows the answers.
+    Callers,
+    /// Publishes the keys of an issuer of tokens.
+    Issuer,
+    /// Serves a tool by the Model Context Protocol, which looks facts up.
+    Mcp {
+        /// The server of facts.
+        #[arg(long, env = "FACTS")]
+        facts: Url,
+        /// The header `authorization` of those who may ask.
+        #[arg(long, env = "AUTHORIZATION", hide_env_values = true)]
+        authorization: String,
+    },
+    /// Serves the same tool on standard input and output.
+    McpStdio {
+        /// The server of facts.
+        #[arg(long, env = "FACTS")]
+        facts: Url,
+    },
     /// Sends requests to an agent, until SIGTERM, and counts their results: a line of JSON every ten seconds and at the
     /// end.
     Load(LoadSettings),
@@ -56,7 +79,7 @@ enum Verb {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let Args { verb, listen } = Args::parse();
+    let Args { verb, listen, tls } = Args::parse();
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         terminate.recv().await;
@@ -66,11 +89,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Verb::Facts => facts::router(),
         Verb::Gpus => gpus::router(),
         Verb::Receivers => receivers::router(),
+        Verb::Callers => callers::router()?,
+        Verb::Issuer => issuer::router(),
+        Verb::Mcp { facts, authorization } => mcp::router(mcp::Facts::at(facts)?, authorization),
+        Verb::McpStdio { facts } => return Ok(mcp::on_standard_streams(mcp::Facts::at(facts)?).await?),
         Verb::Load(settings) => return Ok(client::run(settings, stop, print).await?),
         Verb::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
         Verb::Build => return Ok(builder::build_half(Path::new(builder::OUTPUT))?),
     };
-    axum::serve(TcpListener::bind(listen).await?, router).with_graceful_shutdown(stop).await?;
+    let listener = TcpListener::bind(listen).await?;
+    match tls {
+        Some(folder) => axum::serve(TlsListener::new(listener, &folder)?, router).with_graceful_shutdown(stop).await?,
+        None => axum::serve(listener, router).with_graceful_shutdown(stop).await?,
+    }
     Ok(())
 }
 

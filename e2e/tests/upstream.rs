@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, time::Duration};
 
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{ConfigMap, PersistentVolumeClaim, Secret},
-};
+use k8s_openapi::api::{batch::v1::Job, core::v1::PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -17,6 +14,7 @@ use slipway_crds::{
 };
 use slipway_e2e::{
     agents::{Lookup, Question, READY_LIMIT, namespace_with_servers, path},
+    credentials::Certificates,
     load::pod::LoadPlan,
     namespace::{Namespace, condition_of},
 };
@@ -29,44 +27,13 @@ fn agent() -> Value {
     serde_norway::from_str(&fs::read_to_string(path("manifests/upstream/agent.yaml")).unwrap()).unwrap()
 }
 
-fn openssl(folder: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").current_dir(folder).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An authority of its own, and a certificate of it for the host `llm`.
-fn certificates(folder: &Path) {
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let authority = ["req", "-x509", "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=scenario", "-days", "2"];
-    openssl(folder, &[authority.as_slice(), &key].concat());
-    openssl(folder, &[["req", "-keyout", "tls.key", "-out", "tls.csr", "-subj", "/CN=llm"].as_slice(), &key].concat());
-    fs::write(folder.join("names"), "subjectAltName=DNS:llm\n").unwrap();
-    let signed = ["x509", "-req", "-in", "tls.csr", "-out", "tls.crt", "-days", "2", "-extfile", "names"];
-    openssl(folder, &[signed.as_slice(), &["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial"]].concat());
-}
-
-async fn give_config_map(namespace: &Namespace, name: &str, (key, text): (&str, String)) {
-    let object = json!({"metadata": {"name": name}, "data": {key: text}});
-    let object: ConfigMap = serde_json::from_value(object).unwrap();
-    namespace.create_object(&object).await.unwrap();
-}
-
-async fn give_secret(namespace: &Namespace, name: &str, data: Value) {
-    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": name}, "stringData": data})).unwrap();
-    namespace.create_object(&secret).await.unwrap();
-}
-
 /// The server, and what the agent needs of it but for the key.
 async fn with_server(namespace: &Namespace) {
-    let folder = std::env::temp_dir().join(namespace.name());
-    fs::create_dir_all(&folder).unwrap();
-    certificates(&folder);
-    let file = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    give_secret(namespace, "llm-tls", json!({"tls.crt": file("tls.crt"), "tls.key": file("tls.key")})).await;
-    give_config_map(namespace, "llm-authorities", ("ca.crt", file("ca.crt"))).await;
+    let certificates = Certificates::of("llm");
+    namespace.give_secret("llm-tls", &certificates.for_secret()).await.unwrap();
+    namespace.give_config_map("llm-authorities", &json!({"ca.crt": certificates.authority})).await.unwrap();
     let program = fs::read_to_string(path("manifests/upstream/server.py")).unwrap();
-    give_config_map(namespace, "llm-server", ("server.py", program)).await;
-    fs::remove_dir_all(&folder).unwrap();
+    namespace.give_config_map("llm-server", &json!({"server.py": program})).await.unwrap();
     namespace.kubectl_apply(&path("manifests/upstream/server.yaml").to_string_lossy()).unwrap();
     namespace.wait_until_available("llm", Duration::from_secs(60)).await.unwrap();
 }
@@ -82,7 +49,7 @@ async fn an_agent_asks_a_server_elsewhere_from_its_first_pod_to_its_last() {
     let applied = namespace.apply(&agent()).await.unwrap();
     let missing = namespace.wait_for_message(AGENT, "Reconciling", "create Secret llm-key", TOLD_LIMIT).await.unwrap();
     println!("{missing}");
-    give_secret(&namespace, "llm-key", json!({"authorization": "Bearer right"})).await;
+    namespace.give_secret("llm-key", &json!({"authorization": "Bearer right"})).await.unwrap();
     let served = namespace.wait_until_served(&applied, READY_LIMIT).await.unwrap();
     let (status, reason, _) = condition_of(&served, "SLOAttainable").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "ServedElsewhere"));
@@ -149,7 +116,7 @@ async fn a_changed_prompt_takes_over_without_a_failed_request(
 
 /// A key that the server refuses keeps the new pods from becoming ready. The old ones have theirs.
 async fn a_wrong_key_is_told_and_harms_nobody(namespace: &Namespace, served: &AgentDeployment) {
-    give_secret(namespace, "wrong-key", json!({"authorization": "Bearer wrong"})).await;
+    namespace.give_secret("wrong-key", &json!({"authorization": "Bearer wrong"})).await.unwrap();
     let mut changed = another_prompt();
     changed["spec"]["model"]["upstream"]["headersFrom"] = json!({"name": "wrong-key"});
     namespace.apply(&changed).await.unwrap();
