@@ -17,11 +17,12 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 # Stand-ins for what cannot be had here; no other suites need them.
 [[ " $* " != *" trtllm "* ]] || images+=(slipway-tensorrt-llm-stand-in)
 [[ " $* " != *" no_build "* ]] || images+=(slipway-no-build-stand-in slipway-preflight)
+[[ " $* " != *" expectations "* || " ${images[*]} " == *no-build* ]] || images+=(slipway-no-build-stand-in)
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" flux "* && " $* " != *" prometheus "* && " $* " != *" monitoring "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
-[[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" flux "* && " $* " != *" prometheus "* && " $* " != *" monitoring "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* && " $* " != *" outages "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" prompts "* && " $* " != *" drift "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
 [[ " $* " != *" monitoring "* ]] || {
@@ -82,10 +83,10 @@ e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
 [[ " ${images[*]} " != *" slipway-traefik "* ]] || e2e/tools/traefik/install.sh --name "$cluster"
 
-# Rollouts mostly wait for evidence, so several of them run at the same time. What measures runs alone. Tests begin in the order of
+# Rollouts mostly wait for evidence, and drift for the next block, so several of them run at the same time. What measures runs alone. Tests begin in the order of
 # their names. Of `rollout` two run at a time, the two long ones first: more of them keep two slow cores busy, and clients wait.
 threads_of() {
-  case $1 in rollout) echo 2 ;; rollout_disturbed | rollout_routes) echo 4 ;; *) echo 1 ;; esac
+  case $1 in rollout) echo 2 ;; rollout_disturbed | rollout_routes | drift) echo 4 ;; *) echo 1 ;; esac
 }
 
 # What a suite leaves behind would take the node's room from the next. A failure is looked into with SLIPWAY_KEEP_CLUSTER=1 and one suite.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Turns a machine with root and an NVIDIA driver into a node with Slipway, and shows an agent whose model vLLM serves on
-# the GPU. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on where the first
+# Turns a machine with root and an NVIDIA driver into a node with Slipway, and shows an agent whose model is served on the
+# GPU by vLLM or by Triton. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on where the first
 # one stopped.
 #
-#   start.sh [FOLDER_WITH_PIECES] [node|agent|rollout]
+#   start.sh [FOLDER_WITH_PIECES] [probe|node|agent|rollout|tp2|triton]...
 #
-# Without a word it does the first two. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
+# Without a word it does node and agent. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
 set -euo pipefail
 shopt -s inherit_errexit
 

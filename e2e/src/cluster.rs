@@ -3,7 +3,7 @@
 use std::{
     env, io,
     path::PathBuf,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 use kube::{
@@ -51,8 +51,30 @@ pub const NAME: &str = "SLIPWAY_E2E_CLUSTER_NAME";
 /// # Errors
 /// When it cannot be started.
 pub fn on_node(command: &[&str]) -> io::Result<Output> {
+    node_command(command).output()
+}
+
+/// Starts a command on the node itself, whose input and output are at hand.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start_on_node(command: &[&str]) -> io::Result<Child> {
+    node_command(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+}
+
+fn node_command(command: &[&str]) -> Command {
+    let mut enter = Command::new(path("cluster/enter.sh"));
+    enter.arg("--name").arg(env::var_os(NAME).unwrap_or_default()).args(command);
+    enter
+}
+
+/// Disturbs the control plane, or ends that.
+///
+/// # Errors
+/// When the script cannot be started.
+pub fn control_plane(command: &[&str]) -> io::Result<Output> {
     let name = env::var_os(NAME).unwrap_or_default();
-    Command::new(path("cluster/enter.sh")).arg("--name").arg(name).args(command).output()
+    Command::new(path("cluster/control-plane.sh")).arg("--name").arg(name).args(command).output()
 }
 
 /// Runs kubectl, as a user does.

@@ -1,10 +1,23 @@
 //! The operator as its administrators see it: its metrics, its memory, its writes, and its exchange for another
 //! version. Reads the environment; reads and writes IO.
 
-use std::{collections::BTreeMap, env, fs, io, path::PathBuf, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, LogParams},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,9 +33,13 @@ pub const HELM: &str = "SLIPWAY_E2E_HELM";
 pub const AUDIT_LOG: &str = "SLIPWAY_E2E_AUDIT_LOG";
 
 const NAMESPACE: &str = "slipway-system";
+/// Deployment, container, program and lease.
+const NAME: &str = "slipway-operator";
 const SELECTOR: &str = "app.kubernetes.io/name=slipway-operator";
 /// The operator's name in the audit log.
 const USER: &str = "system:serviceaccount:slipway-system:slipway-operator";
+/// Where the audit log names the pod whose token was shown.
+const OF_POD: &str = "authentication.kubernetes.io/pod-name";
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -40,7 +57,38 @@ pub struct Write {
     /// What was written.
     #[serde(default)]
     pub object_ref: Option<Written>,
+    /// When the API server received it.
+    pub request_received_timestamp: MicroTime,
+    #[serde(default)]
+    response_status: Answer,
     user: User,
+}
+
+impl Write {
+    /// Whether the API server did what it was asked for.
+    pub fn is_committed(&self) -> bool {
+        (200..300).contains(&self.response_status.code)
+    }
+
+    /// Whether an object exists since: a server-side apply may create one, too.
+    pub fn is_creation(&self) -> bool {
+        self.response_status.code == 201
+    }
+
+    /// When the API server received it, in milliseconds of the Unix epoch.
+    pub fn received_unix_millis(&self) -> i64 {
+        self.request_received_timestamp.0.as_millisecond()
+    }
+
+    /// The pod that asked for it.
+    pub fn pod(&self) -> &str {
+        self.user.extra.get(OF_POD).and_then(|names| names.first()).map_or("", String::as_str)
+    }
+
+    /// Whether it renews, claims or gives back the leader's lease.
+    pub fn is_of_lease(&self) -> bool {
+        self.object_ref.as_ref().is_some_and(|object| object.resource == "leases" && object.name == NAME)
+    }
 }
 
 /// The object of a write.
@@ -60,11 +108,28 @@ pub struct Written {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct User {
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    code: u16,
 }
 
 /// A place in the audit log.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(usize);
+pub struct Mark(u64);
+
+/// Who leads, as the lease says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The pod.
+    pub holder: String,
+    /// How often another pod has become the holder.
+    pub transitions: i32,
+}
 
 impl Operator {
     /// Finds the operator.
@@ -169,7 +234,9 @@ impl Operator {
     /// # Errors
     /// When it cannot be read.
     pub fn mark(&self) -> Outcome<Mark> {
-        Ok(Mark(audit_log()?.len()))
+        let path = audit_log();
+        let length = fs::metadata(&path).map(|metadata| metadata.len());
+        length.map(Mark).map_err(|source| ScenarioError::Read { path, source })
     }
 
     /// What the operator has written since.
@@ -177,11 +244,45 @@ impl Operator {
     /// # Errors
     /// When the audit log cannot be read.
     pub fn writes_since(&self, Mark(start): Mark) -> Outcome<Vec<Write>> {
-        let log = audit_log()?;
-        let lines = log.get(start..).unwrap_or_default().lines();
+        let path = audit_log();
+        let log = read_from(&path, start).map_err(|source| ScenarioError::Read { path, source })?;
         // The last line may be half written.
-        let writes = lines.filter_map(|line| serde_json::from_str::<Write>(line).ok());
+        let writes = log.lines().filter_map(|line| serde_json::from_str::<Write>(line).ok());
         Ok(writes.filter(|write| write.user.username == USER).collect())
+    }
+
+    /// Who leads, as the lease says.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn claim(&self) -> Outcome<Claim> {
+        let api: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let lease = api.get(NAME).await.map_err(|source| refused("get the leader's lease", source))?;
+        let spec = lease.spec.unwrap_or_default();
+        let transitions = spec.lease_transitions.unwrap_or_default();
+        Ok(Claim { holder: spec.holder_identity.unwrap_or_default(), transitions })
+    }
+
+    /// How often the process of each pod of the operator has ended and was started again.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn restarts(&self) -> Outcome<BTreeMap<String, i32>> {
+        let restarts_of = |pod: &Pod| {
+            let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+            statuses.map(|container| container.restart_count).sum()
+        };
+        Ok(self.pods().await?.iter().map(|pod| (pod.name_any(), restarts_of(pod))).collect())
+    }
+
+    /// What a pod of the operator has logged since its process was started last.
+    ///
+    /// # Errors
+    /// When the kubelet has no log.
+    pub async fn log(&self, pod: &str) -> Outcome<String> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let log = api.logs(pod, &LogParams::default()).await;
+        log.map_err(|source| refused(&format!("read the log of {pod}"), source))
     }
 
     async fn pods(&self) -> Outcome<Vec<Pod>> {
@@ -222,8 +323,14 @@ fn refused(action: &str, source: kube::Error) -> ScenarioError {
     ScenarioError::Kubernetes { action: action.to_owned(), source: Box::new(source) }
 }
 
-fn audit_log() -> Outcome<String> {
-    let path = PathBuf::from(env::var_os(AUDIT_LOG).unwrap_or_default());
-    let read = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    read.map_err(|source: io::Error| ScenarioError::Read { path, source })
+fn audit_log() -> PathBuf {
+    PathBuf::from(env::var_os(AUDIT_LOG).unwrap_or_default())
+}
+
+fn read_from(path: &Path, start: u64) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

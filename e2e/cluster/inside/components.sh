@@ -15,6 +15,17 @@ begin() {
   start "$@"
 }
 
+# kill_components COMPONENT...: at once, and as nothing to look at later.
+kill_components() {
+  local pid
+  for pid in "${!COMPONENTS[@]}"; do
+    [[ " $* " == *" ${COMPONENTS[$pid]} "* ]] || continue
+    unset "COMPONENTS[$pid]"
+    kill -KILL "$pid" || true
+    wait "$pid" || true
+  done
+}
+
 # The earliest started component that has ended, or nothing.
 first_ended() {
   local pid
@@ -60,6 +71,7 @@ start_etcd() {
     --initial-cluster default=http://127.0.0.1:2380
 }
 
+# Further arguments are flags, of which the last of a name counts.
 start_apiserver() {
   local pki=$DIR/pki
   begin kube-apiserver "$CLUSTER_BINARY" kube-apiserver \
@@ -76,7 +88,7 @@ start_apiserver() {
     --requestheader-client-ca-file "$pki/ca.crt" --requestheader-allowed-names slipway-aggregator \
     --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
     --requestheader-extra-headers-prefix X-Remote-Extra- --enable-aggregator-routing=true \
-    --proxy-client-cert-file "$pki/aggregator.crt" --proxy-client-key-file "$pki/aggregator.key"
+    --proxy-client-cert-file "$pki/aggregator.crt" --proxy-client-key-file "$pki/aggregator.key" "$@"
 }
 
 start_controllers() {

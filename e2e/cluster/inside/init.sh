@@ -79,6 +79,20 @@ stop() {
   exit 0
 }
 
+# What control-plane.sh asks for: to kill components, or to start them again. It waits until both files are gone.
+serve_request() {
+  local request
+  # A signal that came while the last request was served asks for nothing new.
+  mv "$DIR/state/request" "$DIR/state/serving" 2>/dev/null || return 0
+  read -ra request <"$DIR/state/serving" || return 0
+  case ${request[0]} in
+    kill) kill_components "${request[@]:1}" ;;
+    start-apiserver) start_apiserver "${request[@]:1}" ;;
+    start-controllers) start_controllers ;;
+  esac
+  rm -f "$DIR/state/serving"
+}
+
 on_exit() { [[ -e $DIR/state/ready ]] || : >"$DIR/state/failed"; }
 
 # A component that ends is a defect to look at, not one to hide by a restart.
@@ -87,13 +101,15 @@ watch_components() {
   while :; do
     code=0
     wait -n -p ended || code=$?
-    [[ -n ${ended:-} ]] || continue
+    # Nothing ended where a signal came, and what was killed on purpose is no component any more.
+    [[ -n ${ended:-} && -n ${COMPONENTS[$ended]:-} ]] || continue
     printf '%s ended with code %s; see %s\n' "${COMPONENTS[$ended]}" "$code" "$DIR/log/${COMPONENTS[$ended]}.log" |
       tee -a "$DIR/state/ended"
   done
 }
 
 trap stop TERM
+trap serve_request USR1
 trap on_exit EXIT
 publish_pid
 set_up_machine

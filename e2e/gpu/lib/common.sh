@@ -16,9 +16,18 @@ ENVIRONMENT=/opt/slipway/environment
 # The cluster's name.
 export DEMO_CLUSTER=gpu
 
+# What is carried beside Slipway to serve models: vllm, triton, or both. A node goes by the parts that it got.
+SERVERS=${SLIPWAY_GPU_SERVERS:-vllm}
 # In the order in which they are packed.
-ALL_PARTS=(tree kubernetes programs packages images wheels)
-GPU_IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-preflight slipway-e2e slipway-vllm slipway-traefik)
+ALL_PARTS=(tree kubernetes programs packages images)
+GPU_IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-preflight slipway-e2e)
+for server in $SERVERS; do
+  case $server in
+    vllm) ALL_PARTS+=(wheels) GPU_IMAGES+=(slipway-vllm slipway-traefik) ;;
+    triton) GPU_IMAGES+=(slipway-triton-gpu slipway-torch-builder slipway-model-analyzer) ;;
+    *) printf 'SLIPWAY_GPU_SERVERS: expected vllm, triton or both, got %s\n' "$server" >&2 && exit 2 ;;
+  esac
+done
 
 say() { printf '%s\n' "$*" >&2; }
 

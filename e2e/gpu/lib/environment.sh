@@ -1,5 +1,7 @@
 # shellcheck shell=bash
-# The Python environment with vLLM, which the CDI specification mounts into pods. Sourced by node.sh.
+# The Python environment, with vLLM where the parts have it, which the CDI specification mounts into pods. Sourced by node.sh.
+
+has_vllm() { [[ -e $PARTS/wheels.key ]]; }
 
 # A Python of the node that has torch brings CUDA's libraries along; the wheels add vLLM, in a folder of their own.
 install_environment() {
@@ -7,10 +9,10 @@ install_environment() {
   python=$(find_python)
   key=$("$python" -c 'import sys, torch; print(sys.executable, sys.version.split()[0], torch.__version__)')
   printf '%s\n' "$key"
-  key+=" $(cat "$PARTS/wheels.key")"
+  ! has_vllm || key+=" $(cat "$PARTS/wheels.key")"
   [[ $(cat "$ENVIRONMENT/.key" 2>/dev/null) != "$key" ]] || return 0
   rm -rf "$ENVIRONMENT"/{vllm,variables,.key} && mkdir -p "$ENVIRONMENT/vllm"
-  "$python" -c 'import vllm' 2>/dev/null || install_wheels "$python"
+  ! has_vllm || "$python" -c 'import vllm' 2>/dev/null || install_wheels "$python"
   compile_bytecode "$python"
   write_variables "$python" >"$ENVIRONMENT/variables"
   chmod -R a+rX "$ENVIRONMENT"
@@ -36,12 +38,14 @@ print(*dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", 
     true
 }
 
-# The modules that the server begins with: what is missing is named here, before a pod starts.
+# The modules that servers begin with: what is missing is named here, before a pod starts.
 check_environment() (
   # shellcheck disable=SC1091 # written before
   source "$ENVIRONMENT/variables"
   # shellcheck disable=SC2153 # set there
-  "$PYTHON" -c 'import vllm.entrypoints.openai.api_server, vllm; print("vLLM", vllm.__version__)'
+  "$PYTHON" -c 'import numpy, safetensors, tokenizers, torch; print("torch", torch.__version__)'
+  ! has_vllm ||
+    "$PYTHON" -c 'import vllm.entrypoints.openai.api_server, vllm; print("vLLM", vllm.__version__)'
 )
 
 find_python() {

@@ -5,7 +5,8 @@
 gather_tree() {
   rm -rf "$1" && mkdir -p "$1"
   git ls-files --cached --others --exclude-standard -z charts e2e/cluster e2e/demo e2e/gpu e2e/manifests \
-    e2e/model/questions.py e2e/model/corpus e2e/tools/traefik | xargs -0 cp --parents --target-directory "$1"
+    e2e/model/questions.py e2e/model/corpus e2e/model/builder e2e/model/checkpoints/react-256 e2e/tools/traefik |
+    xargs -0 cp --parents --target-directory "$1"
   {
     printf 'commit %s\n' "$(git rev-parse HEAD)"
     git status --short --untracked-files=no
@@ -79,6 +80,9 @@ gather_images() {
   (
     # shellcheck source=../../images/lib/common.sh
     source e2e/images/lib/common.sh
+    for name in "$1"/*.tar; do
+      [[ " ${GPU_IMAGES[*]} " == *" $(basename "$name" .tar) "* ]] || rm -f "$name" "${name%.tar}.id"
+    done
     for name in "${GPU_IMAGES[@]}"; do
       [[ $(cat "$1/$name.id" 2>/dev/null) != "$(image_id "$(tag_of "$name")")" ]] || continue
       rm -f "$1/$name.tar"

@@ -29,9 +29,19 @@ pack() {
   say "$name: $(find "$PIECES" -name "$name.part-*" | wc -l) pieces"
 }
 
+# Pieces of parts that an earlier call packed, and this one does not.
+remove_others() {
+  local piece name
+  for piece in "$PIECES"/*.part-00; do
+    name=$(basename "$piece" .part-00)
+    [[ " ${ALL_PARTS[*]} " == *" $name "* ]] || rm -f "$PIECES/$name.part-"* "$PIECES/.$name.key"
+  done
+}
+
 pack_all() {
   local name
   mkdir -p "$PIECES"
+  remove_others
   for name in "${ALL_PARTS[@]}"; do
     pack "$name"
   done

@@ -20,8 +20,12 @@ import_images() {
 
 # The tag stays the same when the program changes: the annotation is what replaces the operator's pod.
 install_slipway() {
+  local analyzer=()
+  # Triton's image for the GPU has no Model Analyzer.
+  [[ ! -e $PARTS/images/slipway-model-analyzer.tar ]] ||
+    analyzer=(--set "image.modelAnalyzer=slipway.dev/slipway-model-analyzer:dev")
   create_namespace
   install slipway-crds
-  install slipway --values e2e/manifests/values.yaml --wait --timeout 3m \
+  install slipway --values e2e/manifests/values.yaml "${analyzer[@]}" --wait --timeout 3m \
     --set-string "podAnnotations.slipway\.dev/image=$(cat "$PARTS/images/slipway-operator.id")"
 }

@@ -14,7 +14,7 @@ RUST_BINARIES=${SLIPWAY_RUST_BINARIES:-${CARGO_TARGET_DIR:-$REPOSITORY/target}/$
 # In the order in which they build on each other.
 ALL_IMAGES=(slipway-python slipway-triton slipway-model-builder slipway-lognormal-builder slipway-busybox slipway-traefik
   slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-tensorrt-llm-stand-in
-  slipway-no-build-stand-in slipway-vllm slipway-preflight)
+  slipway-no-build-stand-in slipway-vllm slipway-triton-gpu slipway-torch-builder slipway-model-analyzer slipway-preflight)
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -13,7 +13,10 @@ fill_context() {
     slipway-traefik) fill_traefik_context "$context" ;;
     slipway-prometheus) fill_prometheus_context "$context" ;;
     slipway-monitoring) fill_monitoring_context "$context" ;;
-    slipway-vllm) fill_vllm_context "$context" ;;
+    slipway-vllm) fill_bare_context "$name" "$context" ;;
+    slipway-triton-gpu) fill_triton_gpu_context "$context" ;;
+    slipway-torch-builder) fill_torch_builder_context "$context" ;;
+    slipway-model-analyzer) fill_analyzer_context "$context" ;;
     slipway-preflight) fill_preflight_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
@@ -107,16 +110,54 @@ fill_monitoring_context() {
   done < <("$REPOSITORY/e2e/tools/build.sh" prometheus-operator)
 }
 
-# A root file system for the node's /usr: with the links of a merged one, and a /tmp for everybody.
-fill_vllm_context() {
+# fill_bare_context NAME CONTEXT: a root file system for the node's /usr: with the links of a merged one, a user, and a
+# /tmp for everybody.
+fill_bare_context() {
   local name
-  rm -rf "$1"
-  mkdir -p "$1/root"/{tmp,usr,etc}
-  cp -r "$IMAGES/slipway-vllm/root/." "$1/root/"
+  rm -rf "$2"
+  mkdir -p "$2/root"/{tmp,usr,etc}
+  cp -r "$IMAGES/$1/root/." "$2/root/"
+  printf 'slipway:x:65532:65532::/tmp:/bin/sh\n' >"$2/root/etc/passwd"
   for name in bin lib lib64 sbin; do
-    ln -s "usr/$name" "$1/root/$name"
+    ln -s "usr/$name" "$2/root/$name"
   done
-  chmod 1777 "$1/root/tmp"
+  chmod 1777 "$2/root/tmp"
+}
+
+# What slipway-triton installs, with the stub of the node's Python: that of Ubuntu 24.04.
+fill_triton_gpu_context() {
+  local wheel=$IMAGE_CACHE/contexts/slipway-triton/server target=$1/root/opt/tritonserver
+  fill_bare_context slipway-triton-gpu "$1"
+  mkdir -p "${wheel%/*}"
+  download_once "$IMAGES/slipway-triton/server.txt" "$wheel" fetch_wheels
+  python3 -m zipfile -e "$wheel"/nvidia_pytriton-*.whl "$1/wheel"
+  mv "$1/wheel/pytriton/tritonserver" "$target"
+  mv "$1/wheel/nvidia_pytriton.libs" "$target/lib"
+  mv "$target/python_backend_stubs/3.12/triton_python_backend_stub" "$target/backends/python/"
+  # Of a Python of its own, which only the stub for that one needs.
+  rm -rf "$1/wheel" "$target/python_backend_stubs" "$target"/lib/libpython3-*
+  chmod -R a+rX "$target"
+  chmod 755 "$target/bin/tritonserver" "$target/backends/python/triton_python_backend_stub"
+}
+
+fill_torch_builder_context() {
+  fill_bare_context slipway-torch-builder "$1"
+  copy_builder "$REPOSITORY/e2e/model/builder" "$1/root/opt/slipway/builder"
+}
+
+# The lists are those of the images whose parts it has.
+fill_analyzer_context() {
+  local triton=$IMAGE_CACHE/contexts/slipway-triton python=$IMAGE_CACHE/contexts/slipway-python
+  make_base
+  mkdir -p "$triton" "$python"
+  download_once "$IMAGES/lib/pip.txt" "$triton/pip" fetch_wheels
+  download_once "$IMAGES/slipway-triton/analyzer.txt" "$triton/analyzer" fetch_wheels
+  download_once "$IMAGES/slipway-python/wheels.txt" "$python/wheels" fetch_wheels
+  download_packages_once "$IMAGES/slipway-model-analyzer/packages.txt" "$1/packages"
+  rm -rf "$1"/{pip,wheels}
+  cp -rl "$triton/pip" "$1/pip"
+  cp -rl "$triton/analyzer" "$1/wheels"
+  ln "$python"/wheels/{numpy,protobuf,packaging}-*.whl "$1/wheels/"
 }
 
 # The one program that is not static: it loads the driver's libraries. Other flags need a folder of their own.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from builder.generation.decoder import OnnxDecoder  # noqa: E402
+from builder.generation.onnx_decoder import OnnxDecoder  # noqa: E402
 
 N_REPETITIONS = 40
 N_POSITIONS = 300

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from .checkpoint import CheckpointError
 from .evaluate import QualitySetError, evaluate
-from .generation.engine import MODEL
+from .generation.engine import is_engine
 from .options import OptionError, read_build_task
-from .repository import MODEL_NAME, build_repository
+from .repository import MODEL_NAME, build_repository, writer_of
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def _build(root: Path) -> None:
     report = {
         "versions": {
             "python": platform.python_version(),
-            **{package: metadata.version(package) for package in ("numpy", "onnx", "onnxruntime")},
+            **{package: metadata.version(package) for package in writer_of(task.runtime).PACKAGES},
         },
         "durationsMillis": {"build": round(1000 * seconds)},
     }
@@ -61,8 +61,8 @@ def _build(root: Path) -> None:
 def _evaluate(root: Path, repository: Path | None, n_threads: int) -> None:
     start = time.monotonic()
     folder = (repository or root / "output" / "model_repository") / MODEL_NAME / "1"
-    if not (folder / MODEL).is_file():
-        raise QualitySetError(f"there is no engine to evaluate at {folder / MODEL}")
+    if not is_engine(folder):
+        raise QualitySetError(f"there is no engine to evaluate in {folder}")
     outputs = root / "output" / "quality" / "outputs.jsonl"
     n_outputs = evaluate(folder, root / "task" / "quality.jsonl", outputs, n_threads)
     print(f"wrote {n_outputs} outputs in {time.monotonic() - start:.1f} s: {outputs}")

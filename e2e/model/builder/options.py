@@ -1,10 +1,19 @@
 """Reads /slipway/task/build.json: what to build, every field checked by name."""
 
+import enum
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-PRECISIONS = ("FP32", "INT8")
+
+class Runtime(enum.Enum):
+    """What runs the network."""
+
+    ONNX = "onnx"
+    TORCH = "torch"
+
+
+PRECISIONS = {Runtime.ONNX: ("FP32", "INT8"), Runtime.TORCH: ("FP32", "FP16", "INT8", "FP8")}
 
 
 class OptionError(Exception):
@@ -31,6 +40,12 @@ INTEGER_OPTIONS = {
 }
 """The last three make an engine worse on purpose: slower, delayed, wrong; they exercise what must notice it."""
 
+TORCH_OPTIONS = {
+    "cudaGraphs": Limits(default=1, minimum=0, maximum=1),
+    "weightOnly": Limits(default=0, minimum=0, maximum=1),
+}
+"""What only networks for torch have: steps as CUDA graphs, and activations in floating point beside 8-bit weights."""
+
 
 @dataclass(frozen=True)
 class BuildTask:
@@ -39,6 +54,7 @@ class BuildTask:
     precision: str
     variant: str | None
     options: dict[str, int]
+    runtime: Runtime = Runtime.ONNX
 
 
 def read_build_task(path: Path) -> BuildTask:
@@ -53,23 +69,38 @@ def read_build_task(path: Path) -> BuildTask:
     if not isinstance(task, dict):
         raise OptionError(f"{path.name}: expected an object")
     _refuse_unknown("field", task, ("precision", "variant", "options"))
-    precision = task.get("precision")
-    if precision not in PRECISIONS:
-        raise OptionError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    given = _given_options(task)
+    runtime = _runtime(given)
+    precision, known = task.get("precision"), PRECISIONS[runtime]
+    if precision not in known:
+        raise OptionError(f"precision: expected one of {', '.join(known)}, got {precision!r}")
     variant = task.get("variant")
     if variant is not None and not _is_folder_name(variant):
         raise OptionError(f"variant: expected the name of a folder of the checkpoint, got {variant!r}")
-    return BuildTask(precision, variant, _options(task.get("options") or {}))
+    return BuildTask(precision, variant, _integers(given, runtime), runtime)
 
 
-def _options(given: object) -> dict[str, int]:
+def _given_options(task: dict) -> dict:
+    given = task.get("options") or {}
     if not isinstance(given, dict):
         raise OptionError(f"options: expected an object, got {given!r}")
     # The operator hands the user's options over as they stand in the spec, all of them texts, variant included.
-    given = {name: value for name, value in given.items() if name != "variant"}
-    _refuse_unknown("option", given, INTEGER_OPTIONS)
+    return {name: value for name, value in given.items() if name != "variant"}
+
+
+def _runtime(given: dict) -> Runtime:
+    value = given.get("runtime", Runtime.ONNX.value)
+    known = [runtime.value for runtime in Runtime]
+    if value not in known:
+        raise OptionError(f"options.runtime: expected one of {', '.join(known)}, got {value!r}")
+    return Runtime(value)
+
+
+def _integers(given: dict, runtime: Runtime) -> dict[str, int]:
+    known = INTEGER_OPTIONS | (TORCH_OPTIONS if runtime is Runtime.TORCH else {})
+    _refuse_unknown("option", given, (*known, "runtime"))
     options = {}
-    for name, limits in INTEGER_OPTIONS.items():
+    for name, limits in known.items():
         value = str(given.get(name, limits.default))
         if not value.isdecimal() or not limits.minimum <= int(value) <= limits.maximum:
             raise OptionError(

@@ -1,20 +1,22 @@
 """Builds a complete Triton model repository from a checkpoint."""
 
+import importlib
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 from .checkpoint import Checkpoint, CheckpointError, read_checkpoint
-from .generation.engine import MODEL, TOKENIZER
-from .graph import build_graph
-from .linear import LinearWriter, float32, int8
-from .options import BuildTask
+from .generation.engine import TOKENIZER
+from .options import BuildTask, OptionError, Runtime
 
 MODEL_NAME = "agent"
 
 _SOURCES = Path(__file__).parent
-_LINEAR: dict[str, LinearWriter] = {"FP32": float32, "INT8": int8}
+_WRITERS = {Runtime.ONNX: "onnx_engine", Runtime.TORCH: "torch_engine"}
+# Torch's network puts itself on the GPU of its pod.
+_INSTANCE_KIND = {Runtime.ONNX: "KIND_CPU", Runtime.TORCH: "KIND_MODEL"}
 _CONFIG = """\
 name: "{name}"
 backend: "python"
@@ -31,15 +33,16 @@ output [
   {{ name: "finish_reason" data_type: TYPE_STRING dims: [ 1 ] }},
   {{ name: "output_tokens" data_type: TYPE_INT32 dims: [ 1 ] }}
 ]
-instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
+instance_group [ {{ count: {instances} kind: {kind} }} ]
 """
 
 
 def build_repository(task: BuildTask, checkpoint_folder: Path, output: Path) -> Path:
     """Writes `model_repository/agent` under `output` and returns it; equal inputs give equal bytes.
 
-    Raises `CheckpointError`.
+    Raises `CheckpointError`, and `OptionError` when the image lacks the runtime's packages.
     """
+    writer = writer_of(task.runtime)
     folder = _variant_folder(checkpoint_folder, task.variant)
     checkpoint = read_checkpoint(folder)
     if task.options["weightNoisePercent"]:
@@ -50,14 +53,7 @@ def build_repository(task: BuildTask, checkpoint_folder: Path, output: Path) -> 
         shutil.rmtree(old, ignore_errors=True)
     version = unfinished / "1"
     version.mkdir(parents=True)
-    model = build_graph(checkpoint, _LINEAR[task.precision])
-    metadata = {
-        "context_length": checkpoint.config.max_position_embeddings, "precision": task.precision,
-        "end_tokens": ",".join(map(str, checkpoint.config.end_tokens)),
-    }
-    for key, value in metadata.items():
-        model.metadata_props.add(key=key, value=str(value))
-    (version / MODEL).write_bytes(model.SerializeToString(deterministic=True))
+    writer.write(task, checkpoint, version)
     shutil.copyfile(folder / TOKENIZER, version / TOKENIZER)
     shutil.copyfile(_SOURCES / "triton" / "model.py", version / "model.py")
     shutil.copytree(
@@ -67,6 +63,17 @@ def build_repository(task: BuildTask, checkpoint_folder: Path, output: Path) -> 
     (unfinished / "config.pbtxt").write_text(triton_config(task))
     unfinished.rename(target)
     return target
+
+
+def writer_of(runtime: Runtime) -> ModuleType:
+    """Returns the module that writes networks for a runtime; an image has the packages of one only.
+
+    Raises `OptionError`.
+    """
+    try:
+        return importlib.import_module(f".{_WRITERS[runtime]}", __package__)
+    except ModuleNotFoundError as error:
+        raise OptionError(f"options.runtime: this image builds nothing for {runtime.value}: {error}") from error
 
 
 def triton_config(task: BuildTask) -> str:
@@ -79,10 +86,13 @@ def triton_config(task: BuildTask) -> str:
         "extra_compute_percent": task.options["extraComputePercent"],
         "execute_delay_milliseconds": task.options["executeDelayMilliseconds"],
     }
+    if task.runtime is Runtime.TORCH:
+        parameters["cuda_graphs"] = task.options["cudaGraphs"]
     lines = [
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items()
     ]
-    return _CONFIG.format(name=MODEL_NAME, instances=task.options["instances"]) + "".join(lines)
+    kind = _INSTANCE_KIND[task.runtime]
+    return _CONFIG.format(name=MODEL_NAME, instances=task.options["instances"], kind=kind) + "".join(lines)
 
 
 def noisy(checkpoint: Checkpoint, percent: int) -> Checkpoint:

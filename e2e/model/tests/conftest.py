@@ -18,7 +18,7 @@ def build(tmp_path_factory):
 
     built = {}
 
-    def build_engine(model: str, precision: str, **options: int) -> Path:
+    def build_engine(model: str, precision: str, **options: int | str) -> Path:
         key = (model, precision, tuple(sorted(options.items())))
         if key not in built:
             root = tmp_path_factory.mktemp(f"{model}-{precision}")
@@ -36,7 +36,7 @@ def engine(build):
     """Loads an engine for generation."""
     from builder.generation.engine import load_engine
 
-    def load(model: str, precision: str, n_rows: int = 32, **options: int):
+    def load(model: str, precision: str, n_rows: int = 32, **options: int | str):
         return load_engine(build(model, precision, **options) / "agent" / "1", n_rows, n_threads=1)
 
     return load

@@ -53,9 +53,11 @@ def test_build_writes_a_complete_repository_and_its_report(container):
     assert (result.returncode, result.stderr) == (0, "")
     repository = container.root / "output" / "model_repository"
     assert sorted(digests(repository)) == [
-        "agent/1/generation/__init__.py", "agent/1/generation/batcher.py", "agent/1/generation/decoder.py",
-        "agent/1/generation/engine.py", "agent/1/generation/request.py", "agent/1/generation/text.py",
-        "agent/1/generation/tokens.py", "agent/1/model.onnx", "agent/1/model.py", "agent/1/tokenizer.json",
+        "agent/1/generation/__init__.py", "agent/1/generation/batcher.py", "agent/1/generation/buckets.py",
+        "agent/1/generation/decoder.py", "agent/1/generation/engine.py", "agent/1/generation/onnx_decoder.py",
+        "agent/1/generation/request.py", "agent/1/generation/text.py", "agent/1/generation/tokens.py",
+        "agent/1/generation/torch_decoder.py", "agent/1/generation/torch_linear.py",
+        "agent/1/generation/torch_network.py", "agent/1/model.onnx", "agent/1/model.py", "agent/1/tokenizer.json",
         "agent/config.pbtxt",
     ]
     config = (repository / "agent" / "config.pbtxt").read_text()
@@ -112,6 +114,19 @@ def test_the_runtime_leaves_nothing_in_the_home_folder(container, monkeypatch):
         ("[]", "build.json: expected an object"),
         ("{}", "precision: expected one of FP32, INT8, got None"),
         ('{"precision": "FP8"}', "precision: expected one of FP32, INT8, got 'FP8'"),
+        (
+            '{"precision": "BF16", "options": {"runtime": "torch"}}',
+            "precision: expected one of FP32, FP16, INT8, FP8, got 'BF16'",
+        ),
+        (
+            '{"precision": "FP16", "options": {"runtime": "jax"}}',
+            "options.runtime: expected one of onnx, torch, got 'jax'",
+        ),
+        ('{"precision": "FP32", "options": {"cudaGraphs": 0}}', "unknown option cudaGraphs; known are maxBatchSize,"),
+        (
+            '{"precision": "FP8", "options": {"runtime": "torch", "weightOnly": 2}}',
+            "options.weightOnly: expected an integer from 0 to 1, got 2",
+        ),
         ('{"precision": "FP32", "batch": 1}', "unknown field batch; known are precision, variant, options"),
         (
             '{"precision": "FP32", "variant": "../x"}',
@@ -174,8 +189,8 @@ def test_a_bad_quality_set_is_refused_by_line_and_field(tmp_path, engine, line, 
 
 def test_evaluate_without_an_engine_says_where_it_looked(container):
     result = container("evaluate", quality_jsonl="{}")
-    where = container.root / "output" / "model_repository" / "agent" / "1" / "model.onnx"
-    assert (result.returncode, result.stderr) == (1, f"error: there is no engine to evaluate at {where}\n")
+    where = container.root / "output" / "model_repository" / "agent" / "1"
+    assert (result.returncode, result.stderr) == (1, f"error: there is no engine to evaluate in {where}\n")
 
 
 @pytest.fixture

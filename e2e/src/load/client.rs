@@ -62,10 +62,12 @@ pub struct LoadSettings {
     /// Seconds after which a request counts as failed.
     #[arg(long, default_value_t = 20)]
     pub timeout_seconds: u64,
-    /// Recorded runs, one JSON object a line with `input`: the questions, in turn. Absent means one question without a
-    /// meaning.
+    /// Recorded runs, one JSON object a line with `input`: the questions, in turn. Absent means those of --question.
     #[arg(long)]
     pub questions: Option<PathBuf>,
+    /// A question. May be repeated: they are asked in turn. Absent means one without a meaning.
+    #[arg(long = "question", conflicts_with = "questions")]
+    pub given: Vec<String>,
     /// Seconds in which the server is asked until it answers, before the first request that counts. A gateway, or a
     /// node, knows of an agent a moment after the agent is ready.
     #[arg(long, default_value_t = 0)]
@@ -201,7 +203,8 @@ fn requests(settings: &LoadSettings) -> Result<Requests, LoadError> {
     };
     let questions = match &settings.questions {
         Some(path) => read_questions(path)?,
-        None => vec!["What is the answer?".to_owned()],
+        None if settings.given.is_empty() => vec!["What is the answer?".to_owned()],
+        None => settings.given.clone(),
     };
     Ok(Requests(questions.iter().map(|question| ask(question)).collect()))
 }

@@ -44,7 +44,15 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses, or the pod does not start.
     pub async fn start_load(&self, plan: &LoadPlan) -> Outcome<Load<'_>> {
-        let pod = self.create_object(&pod(plan)).await?;
+        self.start_load_with(plan, &[]).await
+    }
+
+    /// The same with questions, which are asked in turn.
+    ///
+    /// # Errors
+    /// When the API server refuses, or the pod does not start.
+    pub async fn start_load_with(&self, plan: &LoadPlan, questions: &[String]) -> Outcome<Load<'_>> {
+        let pod = self.create_object(&pod(plan, questions)).await?;
         let pod = pod.metadata.name.unwrap_or_default();
         self.wait(&pod, "running", START_LIMIT, |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
@@ -135,7 +143,7 @@ fn reports<'a>(lines: impl Iterator<Item = &'a str>) -> Outcome<Vec<Report>> {
         .collect()
 }
 
-fn pod(plan: &LoadPlan) -> Pod {
+fn pod(plan: &LoadPlan, questions: &[String]) -> Pod {
     let mut arguments = vec![
         NAME.to_owned(),
         format!("--url={}", plan.url),
@@ -144,6 +152,7 @@ fn pod(plan: &LoadPlan) -> Pod {
         format!("--timeout-seconds={REQUEST_TIMEOUT_SECONDS}"),
         format!("--wait-seconds={}", START_LIMIT.as_secs()),
     ];
+    arguments.extend(questions.iter().map(|question| format!("--question={question}")));
     arguments.extend(plan.host.iter().map(|host| format!("--header=host: {host}")));
     if !plan.keeps_connections {
         arguments.push("--header=connection: close".to_owned());

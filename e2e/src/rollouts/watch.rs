@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api,
     api::{DynamicObject, GroupVersionKind, ListParams},
@@ -47,6 +47,8 @@ pub struct Seen {
     pub shares: BTreeMap<String, i64>,
     /// Revisions with a ready pod. Looked at after the shares, so that a pod which got ready for its share counts.
     pub ready: BTreeSet<String>,
+    /// Jobs that have not ended.
+    pub live_jobs: BTreeSet<String>,
 }
 
 /// Looks at a rollout until told to stop.
@@ -58,8 +60,16 @@ pub struct Watch {
 impl Watch {
     /// Begins to look.
     pub fn start(namespace: &Namespace) -> Self {
+        Self::begin(Looker::new(namespace, false))
+    }
+
+    /// The same where the API server will be away: the history leaves out what cannot be seen then.
+    pub fn start_beside_outages(namespace: &Namespace) -> Self {
+        Self::begin(Looker::new(namespace, true))
+    }
+
+    fn begin(looker: Looker) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let looker = Looker::new(namespace);
         Self { stop, task: tokio::spawn(looker.history(stopped)) }
     }
 
@@ -82,15 +92,19 @@ struct Looker {
     agents: Api<AgentDeployment>,
     routes: Api<DynamicObject>,
     pods: Api<Pod>,
+    jobs: Api<Job>,
+    is_blind_at_times: bool,
 }
 
 impl Looker {
-    fn new(namespace: &Namespace) -> Self {
+    fn new(namespace: &Namespace, is_blind_at_times: bool) -> Self {
         let route = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute"));
         Self {
             agents: namespace.api(),
             routes: Api::namespaced_with(namespace.client(), namespace.name(), &route),
             pods: namespace.api(),
+            jobs: namespace.api(),
+            is_blind_at_times,
         }
     }
 
@@ -99,14 +113,13 @@ impl Looker {
         let mut history: Vec<Seen> = Vec::new();
         let mut is_last = false;
         loop {
-            let seen = self.look().await.map_err(|source| ScenarioError::Kubernetes {
-                action: "look at the rollout".to_owned(),
-                source: Box::new(source),
-            })?;
-            let is_as_before =
-                |last: &Seen| *last == Seen { since_unix_millis: last.since_unix_millis, ..seen.clone() };
-            if !history.last().is_some_and(is_as_before) {
-                history.push(seen);
+            match self.look().await {
+                Ok(seen) => note(&mut history, seen),
+                Err(_) if self.is_blind_at_times && !is_last => {}
+                Err(source) => {
+                    let action = "look at the rollout".to_owned();
+                    return Err(ScenarioError::Kubernetes { action, source: Box::new(source) });
+                }
             }
             if is_last {
                 return Ok(history);
@@ -119,19 +132,29 @@ impl Looker {
     }
 
     async fn look(&self) -> Result<Seen, kube::Error> {
-        let agent = self.agents.get(AGENT).await?;
+        let agent = self.agents.get_opt(AGENT).await?;
         let route = self.routes.get_opt(AGENT).await?;
         let pods = self.pods.list(&ListParams::default().labels(labels::REVISION)).await?;
-        let rollout = rollout_of(&agent);
+        let jobs = self.jobs.list(&ListParams::default()).await?;
+        let rollout = agent.as_ref().map(rollout_of).unwrap_or_default();
         Ok(Seen {
             since_unix_millis: unix_millis(),
-            stage: agent.status.and_then(|status| status.stage),
+            stage: agent.and_then(|agent| agent.status?.stage),
             stable: rollout.stable,
             canary: rollout.canary,
             verdict: rollout.verdict.map(|verdict| (verdict, rollout.reason.unwrap_or_default())),
             shares: route.map(|route| shares(&route.data)).unwrap_or_default(),
             ready: pods.items.iter().filter_map(revision_if_ready).collect(),
+            live_jobs: jobs.items.iter().filter_map(name_if_live).collect(),
         })
+    }
+}
+
+/// Adds what was seen, unless it is what was seen before.
+fn note(history: &mut Vec<Seen>, seen: Seen) {
+    let is_as_before = |last: &Seen| *last == Seen { since_unix_millis: last.since_unix_millis, ..seen.clone() };
+    if !history.last().is_some_and(is_as_before) {
+        history.push(seen);
     }
 }
 
@@ -159,6 +182,14 @@ fn revision_if_ready(pod: &Pod) -> Option<String> {
     is_ready.then(|| revision.clone())
 }
 
+fn name_if_live(job: &Job) -> Option<String> {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let has_ended = conditions
+        .filter(|condition| condition.status == "True")
+        .any(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed"));
+    job.metadata.name.clone().filter(|_| !has_ended)
+}
+
 /// The shares that a revision had, one after the other.
 pub fn shares_of(history: &[Seen], revision: &str) -> Vec<i64> {
     let mut shares: Vec<i64> = history.iter().map(|seen| seen.shares.get(revision).copied().unwrap_or(0)).collect();
@@ -176,6 +207,14 @@ pub fn first_seen(history: &[Seen], revision: &str, share: i64) -> Option<u64> {
 /// Times at which a revision had traffic and no pod that was ready for it.
 pub fn unready_with_traffic(history: &[Seen]) -> Vec<&Seen> {
     history.iter().filter(|seen| seen.shares.keys().any(|revision| !seen.ready.contains(revision))).collect()
+}
+
+/// Times at which two Jobs for the same task had not ended. Jobs of a task differ in the number of the attempt, which
+/// ends their names.
+pub fn tasks_done_twice(history: &[Seen]) -> Vec<&Seen> {
+    let task_of = |job: &String| job.rsplit_once('-').map_or(job.clone(), |(task, _)| task.to_owned());
+    let is_so = |seen: &&Seen| seen.live_jobs.iter().map(task_of).collect::<BTreeSet<_>>().len() < seen.live_jobs.len();
+    history.iter().filter(is_so).collect()
 }
 
 /// What the judge said of a canary, one after the other.
@@ -222,5 +261,13 @@ mod tests {
         ];
         assert_eq!(shares_of(&history, "b"), [0, 20, 50, 0]);
         assert_eq!(unready_with_traffic(&history), [&history[3]]);
+    }
+
+    #[test]
+    fn attempts_of_a_task_at_the_same_time_are_found() {
+        let live =
+            |jobs: &[&str]| Seen { live_jobs: jobs.iter().map(|job| (*job).to_owned()).collect(), ..Seen::default() };
+        let history = [live(&["fetch-1f-1", "build-1f-1"]), live(&["fetch-1f-1", "fetch-1f-2"]), live(&["fetch-1f-2"])];
+        assert_eq!(tasks_done_twice(&history), [&history[1]]);
     }
 }

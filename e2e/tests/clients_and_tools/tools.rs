@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::{labels, v1alpha1::AgentDeployment};
 use slipway_e2e::{
-    agents::{draw_question, fresh_seed},
+    agents::{READY_LIMIT, draw_question, fresh_seed},
     cluster::on_node,
     gitops::eventually,
     namespace::{Namespace, condition_of},
@@ -40,18 +40,27 @@ async fn a_run_without_its_tool(namespace: &Namespace, agent: &str) -> Vec<Strin
     calls.iter().map(|call| call["observation"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// Applies an agent whose server is not there yet, and starts the server once a condition names it.
+async fn serve_once_its_server_is_named(namespace: &Namespace, manifest: &Value) {
+    let applied = namespace.apply(manifest).await.unwrap();
+    let said =
+        namespace.wait_for_message(&applied.name_any(), "Reconciling", "the MCP server \"facts\"", READY_LIMIT).await;
+    println!("before its server is there: {}", said.unwrap());
+    start_server(namespace, "tools").await;
+    namespace.wait_until_served(&applied, READY_LIMIT).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_mcp_server_in_the_cluster_is_called_with_its_key_and_found_again_once_it_is_back() {
     let (namespace, name) = (shared_namespace().await, "mcp-agent");
     namespace.give_secret("tools-key", &json!({"authorization": "Bearer of-the-tools"})).await.unwrap();
-    start_server(&namespace, "tools").await;
-    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    let stranger = call(&namespace, "tools", None, ("POST", "/mcp", Some(list))).await;
-    assert_eq!(stranger.status, 401, "the server is for those with its key: {stranger:?}");
     let mcp = json!({
         "url": "http://tools/mcp", "headersFrom": {"name": "tools-key"}, "prefix": "", "tools": ["lookup"],
     });
-    serve(&namespace, &with_server(name, &mcp)).await;
+    serve_once_its_server_is_named(&namespace, &with_server(name, &mcp)).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let stranger = call(&namespace, "tools", None, ("POST", "/mcp", Some(list))).await;
+    assert_eq!(stranger.status, 401, "the server is for those with its key: {stranger:?}");
     let before = restarts(&namespace, name).await;
     answers_by_its_tool(&namespace, name).await.unwrap();
 

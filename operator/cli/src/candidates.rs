@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
 };
 
 use crate::{
-    study::{Costs, Study, bounded, rate, time, verdict},
+    study::{Extras, Study, bounded, rate, time, verdict},
     table::{counted, indented, table},
 };
 
@@ -40,8 +40,8 @@ fn explored(study: &Study<'_>) -> String {
     let latency = study.judged().map_or("LATENCY".to_owned(), |o| format!("{} {}", o.metric.as_str(), o.percentile));
     let throughput = format!("{}/S", study.unit(MeasurementPurpose::Explore).to_uppercase());
     let mut header = vec!["#", "ENGINE", "CONFIGURATION", "IN FLIGHT", &throughput, &latency];
-    let costs = Costs::of(study);
-    header.extend(costs.titles());
+    let extras = Extras::of(study);
+    header.extend(extras.titles());
     header.extend(["OBJECTIVES", "REMARK"]);
     let rows = study.rows().filter(|(_, row)| row.purpose == MeasurementPurpose::Explore).map(|(position, row)| {
         let mut cells = vec![
@@ -52,7 +52,7 @@ fn explored(study: &Study<'_>) -> String {
             rate(row.per_kilosecond),
             study.latency(row).map_or("-".to_owned(), |latency| time(latency.microseconds)),
         ];
-        cells.extend(costs.cells(row, "-"));
+        cells.extend(extras.cells(row, "-"));
         cells.extend([verdict(row.verdict).to_owned(), study.remark(position, row)]);
         cells
     });

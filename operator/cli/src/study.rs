@@ -5,7 +5,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{ProfilingDriver, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
-use slipway_selection::cost::dollars;
+use slipway_selection::{cost::dollars, select::gpu_words};
 
 use crate::table::duration;
 
@@ -174,35 +174,41 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Columns of what measurements cost, where any has a cost.
+/// Columns that only some campaigns have: what measurements cost, and what the GPUs did meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub struct Costs {
-    of_thousand: bool,
-    of_tokens: bool,
+pub struct Extras {
+    cost_of_thousand: bool,
+    cost_of_tokens: bool,
+    gpu: bool,
 }
 
-impl Costs {
+impl Extras {
     /// The columns that a campaign has something to show in.
     pub fn of(study: &Study<'_>) -> Self {
-        let costs = || study.status.measurements.iter().filter_map(|row| row.cost);
-        let of_tokens = costs().any(|cost| cost.microdollars_per_million_tokens.is_some());
-        Self { of_thousand: costs().next().is_some(), of_tokens }
+        let rows = &study.status.measurements;
+        let costs = || rows.iter().filter_map(|row| row.cost);
+        Self {
+            cost_of_thousand: costs().next().is_some(),
+            cost_of_tokens: costs().any(|cost| cost.microdollars_per_million_tokens.is_some()),
+            gpu: rows.iter().any(|row| row.gpu.and_then(gpu_words).is_some()),
+        }
     }
 
     /// Their titles.
     pub fn titles<'t>(self) -> Vec<&'t str> {
-        self.shown(["$/1,000", "$/M TOKENS"]).collect()
+        self.shown(["$/1,000", "$/M TOKENS", "GPU"]).collect()
     }
 
-    /// The cells of a row, with what stands where it has no such cost.
+    /// The cells of a row, with what stands where it has no such figure.
     pub fn cells(self, row: &Measurement, none: &str) -> impl Iterator<Item = String> + use<> {
-        let of_thousand = row.cost.map(|cost| cost.microdollars_per_thousand);
-        let of_tokens = row.cost.and_then(|cost| cost.microdollars_per_million_tokens);
-        self.shown([of_thousand, of_tokens].map(|cost| cost.map_or_else(|| none.to_owned(), dollars)))
+        let of_thousand = row.cost.map(|cost| dollars(cost.microdollars_per_thousand));
+        let of_tokens = row.cost.and_then(|cost| cost.microdollars_per_million_tokens).map(dollars);
+        let cells = [of_thousand, of_tokens, row.gpu.and_then(gpu_words)];
+        self.shown(cells.map(|cell| cell.unwrap_or_else(|| none.to_owned())))
     }
 
-    fn shown<T>(self, [of_thousand, of_tokens]: [T; 2]) -> impl Iterator<Item = T> {
-        let columns = [(self.of_thousand, of_thousand), (self.of_tokens, of_tokens)];
+    fn shown<T>(self, [of_thousand, of_tokens, gpu]: [T; 3]) -> impl Iterator<Item = T> {
+        let columns = [(self.cost_of_thousand, of_thousand), (self.cost_of_tokens, of_tokens), (self.gpu, gpu)];
         columns.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, column)| column)
     }
 }

@@ -91,6 +91,18 @@ fn points_that_were_measured_again_have_a_table_and_lines_of_their_own() {
 }
 
 #[test]
+fn what_gpus_did_is_a_column_of_campaigns_whose_rows_have_it() {
+    let mut campaign = campaign();
+    assert!(!reported(&campaign).contains("<th scope=\"col\">GPU</th>"));
+    let row = &mut campaign["profile"]["status"]["measurements"][0];
+    row["gpu"] = json!({"utilizationPercent": 71, "powerWatts": 412, "memoryMebibytes": 12034});
+    let html = reported(&campaign);
+    assert!(html.contains("<th scope=\"col\">GPU</th>") && html.contains("71 %, 412 W, 12034 MiB"), "{html}");
+    let text = candidates(&objects(&campaign).profile);
+    assert!(text.contains("   GPU   ") && text.contains("   71 %, 412 W, 12034 MiB   "), "{text}");
+}
+
+#[test]
 fn the_status_of_an_agent_that_nothing_suits_shows_the_nearest_point_and_what_binds() {
     let Objects { agent, profile, .. } = objects(&infeasible());
     let shown = overview(&agent, Some(&profile), &Measurements::default());

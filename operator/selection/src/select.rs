@@ -91,15 +91,17 @@ pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
         .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));
     let cost = ReplicaPrice::of_inputs(inputs).and_then(|price| price.per_thousand(measurement.per_kilosecond));
     let cost = cost.map_or_else(String::new, |cost| format!(", {} for 1,000 {unit}", dollars(cost)));
-    let gpu = measurement.gpu.map_or_else(String::new, gpu_words);
+    let gpu = measurement.gpu.and_then(gpu_words).map_or_else(String::new, |figures| format!(", GPU {figures}"));
     format!("{}, {rate:.2} {unit} a second{latency}{cost}{gpu}", place(inputs, measurement))
 }
 
-fn gpu_words(MeasuredGpu { utilization_percent, power_watts, memory_mebibytes }: MeasuredGpu) -> String {
+/// What GPUs did, where anything of it is known: `71 %, 412 W, 12034 MiB`.
+pub fn gpu_words(gpu: MeasuredGpu) -> Option<String> {
+    let MeasuredGpu { utilization_percent, power_watts, memory_mebibytes } = gpu;
     let figures = [(utilization_percent, "%"), (power_watts, "W"), (memory_mebibytes, "MiB")];
     let known: Vec<String> =
         figures.into_iter().filter_map(|(figure, unit)| Some(format!("{} {unit}", figure?))).collect();
-    if known.is_empty() { String::new() } else { format!(", GPU {}", known.join(", ")) }
+    (!known.is_empty()).then(|| known.join(", "))
 }
 
 /// A point by its name: `int8/instances-2 at 4 in flight`.

@@ -1,6 +1,6 @@
-//! Asks pods that are not ready what they wait for. Reads IO.
+//! Asks pods that are not ready what they wait for: a server elsewhere, or one of their tools. Reads IO.
 //!
-//! Only pods that ask a server elsewhere are asked: nothing else in their pod shows what is wrong there.
+//! The agent runtime starts once the engine in its pod has started, so what it waits for then shows nowhere else.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use reqwest::StatusCode;
 use slipway_crds::labels;
@@ -23,9 +23,8 @@ use crate::{
     evidence::{ADMIN_PORT, Pods, host},
 };
 
-/// Container that answers, and the one of an engine.
+/// Container that answers.
 const AGENT_RUNTIME: &str = "agent-runtime";
-const ENGINE: &str = "triton";
 const PATH: &str = "/readyz";
 /// How an answer begins that says why.
 const NOT_READY: &str = "not ready: ";
@@ -65,17 +64,14 @@ pub(super) fn tell(serving: &mut BTreeMap<String, ServingView>, unready: &BTreeM
     }
 }
 
-/// Whether a pod runs, is not ready, and has no engine of its own whose state would say why.
+/// Whether a pod's agent runtime runs and is not ready. A pod that leaves has nothing to wait for.
 pub(super) fn can_tell(pod: &Pod) -> bool {
-    // A baseline beside a canary has the plan of stable, so that the pod itself tells.
-    let engine = |container: &Container| container.name == ENGINE;
-    let is_elsewhere = !pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).any(engine);
     let Some(status) = pod.status.as_ref().filter(|_| pod.metadata.deletion_timestamp.is_none()) else { return false };
     let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
     let runs = status.container_statuses.iter().flatten().any(|container| {
         container.name == AGENT_RUNTIME && container.state.as_ref().is_some_and(|state| state.running.is_some())
     });
-    runs && !is_ready && is_elsewhere
+    runs && !is_ready
 }
 
 /// The pods to ask.
@@ -167,11 +163,17 @@ mod tests {
         pod
     }
 
+    fn leaving(mut pod: Pod) -> Pod {
+        pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-27T00:00:00Z")).expect("a time");
+        pod
+    }
+
     #[rstest]
     #[case::that_waits(pod("False", json!({"running": {}})), true)]
     #[case::that_is_ready(pod("True", json!({"running": {}})), false)]
     #[case::that_has_not_begun(pod("False", json!({"waiting": {}})), false)]
-    #[case::with_an_engine(with_an_engine(pod("False", json!({"running": {}}))), false)]
+    #[case::with_an_engine_that_waits_for_a_tool(with_an_engine(pod("False", json!({"running": {}}))), true)]
+    #[case::that_leaves(leaving(pod("False", json!({"running": {}}))), false)]
     fn a_pod_is_asked(#[case] pod: Pod, #[case] is_asked: bool) {
         let found = asked(&[pod], "support", &[elsewhere()]);
         let expected = is_asked.then(|| ("a".to_owned(), "10.0.0.7".to_owned()));

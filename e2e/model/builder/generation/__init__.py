@@ -1,4 +1,4 @@
-"""Text generation on ONNX Runtime with continuous batching; Triton's model.py and `evaluate` both run on it."""
+"""Text generation with continuous batching, on ONNX Runtime or torch; model.py of Triton and `evaluate` run on it."""
 
 import os
 

@@ -34,6 +34,7 @@ class Parameters:
     stream_interval: int = field(default=4, metadata={"minimum": 1})
     extra_compute_percent: int = field(default=0, metadata={"minimum": 0})
     execute_delay_milliseconds: int = field(default=0, metadata={"minimum": 0})
+    cuda_graphs: int = field(default=1, metadata={"minimum": 0})
 
     @classmethod
     def of(cls, model_config: dict) -> "Parameters":
@@ -73,6 +74,7 @@ class TritonPythonModel:
             self._parameters.max_batch,
             self._parameters.threads,
             self._parameters.extra_compute_percent,
+            bool(self._parameters.cuda_graphs),
         )
         self._batcher: Batcher[Call] = Batcher(self._engine)
         self._arrivals: queue.SimpleQueue[tuple[Call, GenerationRequest] | None] = queue.SimpleQueue()

@@ -30,6 +30,7 @@ fn settings(url: Url) -> LoadSettings {
         headers: vec![parse_header("x-test: yes").unwrap()],
         timeout_seconds: 20,
         questions: None,
+        given: Vec::new(),
         wait_seconds: 0,
     }
 }
@@ -40,8 +41,8 @@ fn questions(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-#[tokio::test]
-async fn recorded_questions_are_asked_in_turn() {
+/// How often each of two questions is asked in a second.
+async fn counts_of(questions: [&str; 2], edit: impl FnOnce(&mut LoadSettings)) -> [usize; 2] {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = asked.clone();
     let answer = move |body: axum::Json<serde_json::Value>| {
@@ -49,11 +50,24 @@ async fn recorded_questions_are_asked_in_turn() {
         async { StatusCode::OK }
     };
     let url = serve(Router::new().route("/v1/chat/completions", post(answer))).await;
-    let file = questions("{\"input\": \"first\", \"calls\": []}\n{\"input\": \"second\"}\n");
-    let settings = LoadSettings { questions: Some(file.path().to_owned()), seconds: Some(1), ..settings(url) };
+    let mut settings = LoadSettings { seconds: Some(1), ..settings(url) };
+    edit(&mut settings);
     reports(settings, std::future::pending()).await;
     let asked = asked.lock().unwrap();
-    let counts = ["first", "second"].map(|question| asked.iter().filter(|asked| *asked == question).count());
+    questions.map(|question| asked.iter().filter(|asked| *asked == question).count())
+}
+
+#[tokio::test]
+async fn recorded_questions_are_asked_in_turn() {
+    let file = questions("{\"input\": \"first\", \"calls\": []}\n{\"input\": \"second\"}\n");
+    let counts = counts_of(["first", "second"], |settings| settings.questions = Some(file.path().to_owned())).await;
+    assert!(counts[0] > 0 && counts[0] - counts[1] <= 1, "{counts:?}");
+}
+
+#[tokio::test]
+async fn given_questions_are_asked_in_turn() {
+    let given = ["first, a, b", "second"];
+    let counts = counts_of(given, |settings| settings.given = given.map(str::to_owned).to_vec()).await;
     assert!(counts[0] > 0 && counts[0] - counts[1] <= 1, "{counts:?}");
 }
 

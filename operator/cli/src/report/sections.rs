@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     overview::quality,
-    study::{Assessment, Costs, Study, rate, time, verdict},
+    study::{Assessment, Extras, Study, rate, time, verdict},
     table::{api_name, duration},
 };
 
@@ -91,7 +91,7 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
     let explore = lines(study, MeasurementPurpose::Explore);
     let rate_header = format!("{}/s", study.unit(MeasurementPurpose::Explore));
     let mut header = vec!["#", "Engine", "Configuration", "In flight", &rate_header, &metric, "95 % bounds"];
-    header.extend(Costs::of(study).titles());
+    header.extend(Extras::of(study).titles());
     header.extend(["Count", "Failed", "Objectives", "Remark"]);
     let explored = table("Each configuration at each level: a fixed number in flight", &header, &explore);
     let again = lines(study, MeasurementPurpose::Repeat);
@@ -106,7 +106,7 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
         String::new()
     } else {
         let mut header = vec!["#", "Engine", "Configuration", "Maximum in flight", "runs/s", "Latencies (95 % bounds)"];
-        header.extend(Costs::of(study).titles());
+        header.extend(Extras::of(study).titles());
         header.extend(["Count", "Failed", "Objectives", "Remark"]);
         let caption =
             "Confirm runs: whole runs of the agent that arrive at random at the target load, with replayed tools";
@@ -166,14 +166,14 @@ fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
         Assessment::Undecided => "open",
         _ => "good",
     };
-    let costs = Costs::of(study).cells(row, "–").map(Cell::Number);
+    let extras = Extras::of(study).cells(row, "–").map(Cell::Number);
     let rest = [
         Cell::Number(row.count.to_string()),
         Cell::Number(row.errors.to_string()),
         Cell::Mark(mark, verdict(row.verdict).to_owned()),
         Cell::Text(study.remark(position, row)),
     ];
-    costs.chain(rest).collect()
+    extras.chain(rest).collect()
 }
 
 const fn class(assessment: Assessment) -> &'static str {
