@@ -24,7 +24,7 @@ GPU_IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-prefli
 for server in $SERVERS; do
   case $server in
     vllm) ALL_PARTS+=(wheels) GPU_IMAGES+=(slipway-vllm slipway-traefik) ;;
-    triton) GPU_IMAGES+=(slipway-triton-gpu slipway-torch-builder slipway-model-analyzer) ;;
+    triton) ALL_PARTS+=(stub) GPU_IMAGES+=(slipway-triton-gpu slipway-torch-builder slipway-model-analyzer) ;;
     *) printf 'SLIPWAY_GPU_SERVERS: expected vllm, triton or both, got %s\n' "$server" >&2 && exit 2 ;;
   esac
 done

@@ -2,6 +2,7 @@
 # The Python environment, with vLLM where the parts have it, which the CDI specification mounts into pods. Sourced by node.sh.
 
 has_vllm() { [[ -e $PARTS/wheels.key ]]; }
+has_triton() { [[ -e $PARTS/stub.key ]]; }
 
 # A Python of the node that has torch brings CUDA's libraries along; the wheels add vLLM, in a folder of their own.
 install_environment() {
@@ -10,9 +11,11 @@ install_environment() {
   key=$("$python" -c 'import sys, torch; print(sys.executable, sys.version.split()[0], torch.__version__)')
   printf '%s\n' "$key"
   ! has_vllm || key+=" $(cat "$PARTS/wheels.key")"
+  ! has_triton || key+=" $(cat "$PARTS/stub.key")"
   [[ $(cat "$ENVIRONMENT/.key" 2>/dev/null) != "$key" ]] || return 0
   rm -rf "$ENVIRONMENT"/{vllm,variables,.key} && mkdir -p "$ENVIRONMENT/vllm"
   ! has_vllm || "$python" -c 'import vllm' 2>/dev/null || install_wheels "$python"
+  ! has_triton || install_stub_python "$python"
   compile_bytecode "$python"
   write_variables "$python" >"$ENVIRONMENT/variables"
   chmod -R a+rX "$ENVIRONMENT"
@@ -36,6 +39,18 @@ print(*dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", 
   # Some files of the packages are for other versions of Python.
   PYTHONPYCACHEPREFIX=$ENVIRONMENT/bytecode "$1" -W ignore -m compileall -qq -j 0 "${folders[@]}" "$ENVIRONMENT/vllm" ||
     true
+}
+
+# The stub of Triton's Python backend reads arrays as NumPy 1 lays them out: with NumPy 2 every byte of an input is its
+# first one. So the stub gets a Python of its own, which has the node's packages after an older NumPy.
+install_stub_python() {
+  local python=$1 packages
+  rm -rf "$ENVIRONMENT/stub"
+  "$python" -m venv --without-pip "$ENVIRONMENT/stub"
+  packages=$("$ENVIRONMENT/stub/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$python" -m zipfile -e "$PARTS"/stub/numpy-*.whl "$packages"
+  "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$packages/node.pth"
+  "$ENVIRONMENT/stub/bin/python3" -c 'import numpy, torch; print("NumPy", numpy.__version__, "in the stub"); assert numpy.__version__ < "2"'
 }
 
 # The modules that servers begin with: what is missing is named here, before a pod starts.
@@ -63,6 +78,8 @@ find_python() {
 # a container later, such as probes.
 write_variables() {
   printf 'PYTHON=%q\n' "$1"
+  # shellcheck disable=SC2016 # the image's program expands it
+  ! has_triton || printf 'case $0 in */tritonserver) PYTHON=%q ;; esac\n' "$ENVIRONMENT/stub/bin/python3"
   printf 'export PYTHONPATH=%q\n' "$ENVIRONMENT/vllm"
   printf 'export PYTHONPYCACHEPREFIX=%q PYTHONDONTWRITEBYTECODE=1\n' "$ENVIRONMENT/bytecode"
   # It would be compiled with nvcc at each start; the likeliest token needs none.

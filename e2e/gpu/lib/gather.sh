@@ -107,6 +107,15 @@ gather_wheels() {
   cp e2e/gpu/wheels.txt "$1/.list"
 }
 
+# NumPy for the stub of Triton's Python backend (environment.sh).
+gather_stub() {
+  [[ ! -e $1/.list ]] || return 0
+  mkdir -p "$1"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+    --platform manylinux2014_x86_64 --dest "$1" numpy==1.26.4
+  printf 'numpy==1.26.4\n' >"$1/.list"
+}
+
 # Each of $ALL_PARTS by the function of its name.
 gather_all() {
   local name

@@ -6,7 +6,7 @@ readonly PIECE_MIB=30
 # What is compressed already is only put together.
 compressor_of() {
   case $1 in
-    packages | wheels) printf 'cat\n' ;;
+    packages | wheels | stub) printf 'cat\n' ;;
     *) printf '%s\n' "${SLIPWAY_GPU_COMPRESSOR:-xz --threads=0 -2}" ;;
   esac
 }
