@@ -19,6 +19,15 @@ kubectl() { e2e/cluster/kubectl.sh "${cluster[@]}" -- "$@"; }
 kubectl create --filename charts/slipway-crds/files
 kubectl wait --timeout 60s --for condition=Established customresourcedefinitions --all
 kubectl create namespace conformance
+# Claims of it may grow; nobody makes volumes of it.
+kubectl create --filename - <<'EOF'
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: growing}
+provisioner: example.com/nobody
+allowVolumeExpansion: true
+volumeBindingMode: WaitForFirstConsumer
+EOF
 # Controllers make these two for a namespace, and then have nothing to do.
 until kubectl --namespace conformance get serviceaccount/default configmap/kube-root-ca.crt >/dev/null 2>&1; do sleep 0.5; done
 for process in kube-controller-manager kube-scheduler; do

@@ -231,6 +231,7 @@ async fn assert_unharmed(story: Story, least_plans: usize) {
 #[case::of_another_release(stories::releases(), 500)]
 #[case::beside_a_later_version(stories::tomorrow(), 500)]
 #[case::of_a_move_elsewhere(stories::elsewhere(), 700)]
+#[case::of_a_campaign_that_asks(stories::asking(), 1_000)]
 #[case::of_an_operator_that_watches(stories::blue_green().watched(), 500)]
 #[case::of_a_canary_that_is_glanced_at(stories::canary().watched(), 500)]
 #[tokio::test]

@@ -182,11 +182,12 @@ impl World {
 
     fn limit(&self, quota: Option<(&str, usize)>) {
         let (mut state, key) = (self.server.state(), Key::new(QUOTAS, NAMESPACE, "team"));
-        let Some((resource, most)) = quota else { return state.store.remove(&key, Writer::Cluster) };
+        let Some((resource, most)) = quota else { return drop(state.store.remove(&key, Writer::Cluster)) };
         let metadata = json!({"name": key.name, "namespace": key.namespace});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
             "spec": {"hard": {resource: most.to_string()}}});
         state.store.put(key, quota, Writer::Cluster);
+        cluster::quotas::step(&mut state.store);
     }
 
     /// Until nothing happens any more, however long one waits, and until the time at which acts end. With a reference

@@ -4,7 +4,10 @@
 use serde_json::{Value, json};
 
 use super::{
+    claims,
     kinds::{CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, QUOTAS, SERVICES},
+    pods,
+    quantity::{Quantity, rewrite},
     refusal::Cause,
     store::Key,
 };
@@ -23,21 +26,21 @@ pub fn defaulted(kind: Kind, mut object: Value, uid: &str) -> Value {
                 json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
                     "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}}),
             );
-            pod(&mut object["spec"]["template"]["spec"]);
+            pods::template(&mut object["spec"]["template"]["spec"]);
         }
         JOBS => {
             fill(&mut object, json!({"status": {}}));
             job(&mut object, uid);
         }
         PODS => {
-            pod(&mut object["spec"]);
-            alone(&mut object);
+            pods::template(&mut object["spec"]);
+            pods::alone(&mut object);
         }
-        CLAIMS => {
-            fill(&mut object["spec"], json!({"volumeMode": "Filesystem", "storageClassName": "standard"}));
-            fill(&mut object, json!({"status": {"phase": "Pending"}}));
+        CLAIMS => claims::defaulted(&mut object),
+        QUOTAS => {
+            fill(&mut object, json!({"status": {}}));
+            ["/spec/hard", "/status/hard", "/status/used"].iter().for_each(|path| rewrite(object.pointer_mut(path)));
         }
-        QUOTAS => fill(&mut object, json!({"status": {}})),
         _ => object = kind.schema().map_or(object.clone(), |schema| schema.defaulted(&object)),
     }
     object
@@ -83,7 +86,7 @@ fn job(object: &mut Value, uid: &str) {
         let labels = json!({owner: uid, short_owner: uid, job: name, short_job: name});
         fill(&mut spec["template"]["metadata"]["labels"], labels);
     }
-    pod(&mut spec["template"]["spec"]);
+    pods::template(&mut spec["template"]["spec"]);
     // A Job without labels has those of its pods.
     let labels = spec["template"]["metadata"]["labels"].clone();
     if !labels.is_null() && object["metadata"]["labels"].as_object().is_none_or(|labels| labels.is_empty()) {
@@ -91,55 +94,18 @@ fn job(object: &mut Value, uid: &str) {
     }
 }
 
-fn pod(spec: &mut Value) {
-    fill(
-        spec,
-        json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-            "securityContext": {}, "schedulerName": "default-scheduler"}),
-    );
-    for list in ["containers", "initContainers"] {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            let defaults = json!({"imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File", "resources": {}});
-            fill(container, defaults);
-            canonical(&mut container["resources"]);
-        }
-    }
-}
-
-/// What admission adds to a pod, and not to a template of pods.
-fn alone(object: &mut Value) {
-    let tolerated = |key: &str| {
-        json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 300})
-    };
-    let spec = json!({"serviceAccountName": "default", "serviceAccount": "default", "enableServiceLinks": true,
-        "priority": 0, "preemptionPolicy": "PreemptLowerPriority",
-        "tolerations": [tolerated("not-ready"), tolerated("unreachable")]});
-    fill(&mut object["spec"], spec);
-    fill(object, json!({"status": {"phase": "Pending", "qosClass": "Burstable"}}));
-}
-
-/// Quantities as the server writes them: `0.5` is `500m`, `2048Mi` is `2Gi`.
-fn canonical(resources: &mut Value) {
-    for list in ["requests", "limits"] {
-        for (_, amount) in resources.get_mut(list).and_then(Value::as_object_mut).into_iter().flatten() {
-            let text = amount.as_str().unwrap_or_default().to_owned();
-            if let Some(millis) = text.parse::<f64>().ok().filter(|number| number.fract() != 0.0) {
-                *amount = json!(format!("{:.0}m", millis * 1e3));
-            }
-            let mebibytes = text.strip_suffix("Mi").and_then(|number| number.parse::<u64>().ok());
-            if let Some(whole) = mebibytes.filter(|mebibytes| *mebibytes > 0 && mebibytes % 1024 == 0) {
-                *amount = json!(format!("{}Gi", whole / 1024));
-            }
-        }
-    }
-}
-
-/// The object without what the server alone fills in: nobody owns it.
-pub fn owned(object: &Value) -> Value {
+/// The object without what the server alone fills in, and nobody has asked for: nobody owns it.
+pub fn owned(kind: Kind, object: &Value, asked: &Value) -> Value {
     let mut object = object.clone();
     object.as_object_mut().map(|members| members.remove("status"));
+    let admitted: &[&str] = match kind {
+        PODS => &pods::ADMITTED,
+        CLAIMS => &claims::ADMITTED,
+        _ => &[],
+    };
+    for name in admitted.iter().filter(|name| asked["spec"].get(**name).is_none()) {
+        object["spec"].as_object_mut().map(|members| members.remove(*name));
+    }
     let spec = object.get_mut("spec").and_then(Value::as_object_mut);
     if let Some(spec) = spec.filter(|spec| spec.contains_key("clusterIP") || spec.contains_key("completionMode")) {
         ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "selector"].iter().for_each(|name| {
@@ -189,13 +155,46 @@ pub fn problems(key: &Key, object: &Value, old: Option<&Value>) -> Vec<Cause> {
                 let problem = "`selector` does not match template `labels`";
                 causes.push(Cause::invalid("spec.template.metadata.labels", labels, problem));
             }
+            causes.extend(of_template(object, &["Always"]));
         }
+        JOBS => causes.extend(of_template(object, &["OnFailure", "Never"])),
+        PODS => {
+            causes.extend(pods::problems(&object["spec"], "spec"));
+            causes.extend(pods::own_restarts(&object["spec"]));
+        }
+        CLAIMS => causes.extend(claims::problems(object)),
         _ => {}
     }
     if let Some(schema) = key.kind.schema() {
         causes.extend(schema.problems(object, old));
     }
     causes
+}
+
+fn of_template(object: &Value, restarts: &[&str]) -> Vec<Cause> {
+    let (spec, path) = (&object["spec"]["template"]["spec"], "spec.template.spec");
+    let mut causes = pods::problems(spec, path);
+    causes.extend(pods::restarts(spec, path, restarts));
+    causes
+}
+
+/// Whether all amounts can be read: a request with another one is not understood.
+pub fn has_amounts(kind: Kind, object: &Value) -> bool {
+    let is_read =
+        |amounts: &Value| amounts.as_object().into_iter().flatten().all(|(_, amount)| Quantity::of(amount).is_some());
+    let of_resources =
+        |object: &Value| is_read(&object["resources"]["requests"]) && is_read(&object["resources"]["limits"]);
+    let of_pod = |spec: &Value| {
+        let lists = ["containers", "initContainers"].into_iter().filter_map(|list| spec[list].as_array());
+        lists.flatten().all(of_resources)
+    };
+    match kind {
+        PODS => of_pod(&object["spec"]),
+        JOBS | DEPLOYMENTS => of_pod(&object["spec"]["template"]["spec"]),
+        CLAIMS => of_resources(&object["spec"]),
+        QUOTAS => is_read(&object["spec"]["hard"]),
+        _ => true,
+    }
 }
 
 fn names(key: &Key, object: &Value) -> Vec<Cause> {
@@ -239,25 +238,22 @@ fn immutable(kind: Kind, object: &Value, old: &Value) -> Vec<Cause> {
         JOBS => &["spec.template", "spec.selector", "spec.completions", "spec.podFailurePolicy"],
         DEPLOYMENTS => &["spec.selector"],
         SERVICES => &["spec.clusterIP"],
-        CLAIMS => &["spec.accessModes", "spec.storageClassName", "spec.volumeName"],
-        PODS => &["spec.nodeName", "spec.restartPolicy"],
         CONTROLLER_REVISIONS => &["data"],
         CONFIG_MAPS if old["immutable"] == json!(true) => &["data", "binaryData", "immutable"],
         _ => &[],
     };
     let read = |object: &Value, path: &str| path.split('.').fold(object.clone(), |value, name| value[name].clone());
-    let differs = |path: &&&str| {
-        // A volume is bound once.
-        let was_bound = **path != "spec.volumeName" || !read(old, path).is_null();
-        was_bound && read(object, path) != read(old, path)
-    };
+    let differs = |path: &&&str| read(object, path) != read(old, path);
     let cause = |path: &&str| match kind {
         CONFIG_MAPS => Cause::forbidden(*path, "field is immutable when `immutable` is set"),
-        CLAIMS => Cause::forbidden("spec", "spec is immutable after creation except for bound claims' requests"),
-        PODS => Cause::forbidden("spec", "pod updates may not change fields other than images and deadlines"),
         _ => Cause::invalid(*path, &read(object, path), "field is immutable"),
     };
     let mut causes: Vec<Cause> = paths.iter().filter(differs).map(cause).collect();
+    match kind {
+        CLAIMS => causes.extend(claims::changes(object, old)),
+        PODS => causes.extend(pods::changes(&object["spec"], &old["spec"])),
+        _ => {}
+    }
     let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let held = finalizers(old);
     if !old["metadata"]["deletionTimestamp"].is_null() && finalizers(object).iter().any(|new| !held.contains(new)) {

@@ -68,7 +68,7 @@ impl Place {
             };
         }
         let keys: &[&str] = match (self.parent.as_str(), self.field.as_str()) {
-            (_, "finalizers" | "accessModes") => return List::Set,
+            (_, "finalizers") => return List::Set,
             (_, "ownerReferences") => &["uid"],
             (_, "conditions") => &["type"],
             ("[]", "ports") => &["containerPort", "protocol"],

@@ -3,10 +3,14 @@
 //! It serves one `kube::Client`. `conformance/` compares it with a real one, request by request.
 
 pub mod admission;
+pub mod claims;
+pub mod delete;
 pub mod fault;
 pub mod fields;
 pub mod kinds;
 pub mod managers;
+pub mod pods;
+pub mod quantity;
 pub mod quota;
 pub mod read;
 pub mod refusal;
@@ -177,7 +181,9 @@ impl State {
     /// Answers a request. A lying one is answered as of earlier.
     pub fn answer(&mut self, asked: &Asked, writer: Writer, lying: Option<Lying>) -> Written {
         let now = self.now();
-        let mut write = Write { store: &mut self.store, now, writer };
+        // What is only tried leaves nothing behind.
+        let mut tried = asked.parameter("dryRun").map(|_| self.store.clone());
+        let mut write = Write { store: tried.as_mut().unwrap_or(&mut self.store), now, writer };
         match (&asked.method, &asked.target) {
             (&Method::GET, Target::Groups) => Ok((200, read::groups())),
             (&Method::GET, Target::Version(name)) => Ok((200, read::version(name)?)),

@@ -65,9 +65,12 @@ pub struct Listed {
 /// Where selectors or tokens cannot be read.
 pub fn list(listed: &Listed, asked: &Asked, kind: Kind, namespace: Option<&str>) -> Result<Value, Refusal> {
     let start = asked.parameter("continue");
+    if start.is_some_and(|start| !start.contains('/')) {
+        return Err(Refusal::bad_request("continue key is not valid"));
+    }
     let limit = asked.parameter("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
-    let mut items = Vec::new();
-    let mut next = None;
+    let is_whole = ["labelSelector", "fieldSelector"].iter().all(|selector| asked.parameter(selector).is_none());
+    let (mut items, mut next, mut left) = (Vec::new(), None, 0);
     let of_kind = listed.objects.iter().filter(|(key, _)| key.kind == kind);
     for (key, object) in of_kind.filter(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace)) {
         let place = format!("{}/{}", key.namespace, key.name);
@@ -75,8 +78,9 @@ pub fn list(listed: &Listed, asked: &Asked, kind: Kind, namespace: Option<&str>)
             continue;
         }
         if limit.is_some_and(|limit: usize| items.len() == limit) {
-            next = Some(place);
-            break;
+            next = next.or(Some(place));
+            left += 1;
+            continue;
         }
         items.push(shown(asked, object));
     }
@@ -97,6 +101,10 @@ pub fn list(listed: &Listed, asked: &Asked, kind: Kind, namespace: Option<&str>)
     // Lists of custom resources always have the member.
     if next.is_some() || kind.is_custom() {
         metadata["continue"] = json!(next.unwrap_or_default());
+    }
+    // How many of those that are selected are left is not counted.
+    if left > 0 && is_whole {
+        metadata["remainingItemCount"] = json!(left);
     }
     Ok(json!({"kind": of, "apiVersion": version, "metadata": metadata, "items": items}))
 }

@@ -35,6 +35,27 @@ impl Cause {
         Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {problem}") }
     }
 
+    /// A field that must be there.
+    pub fn required(field: impl Into<String>, problem: &str) -> Self {
+        Self { field: field.into(), reason: "FieldValueRequired", message: format!("Required value: {problem}") }
+    }
+
+    /// A value that is not one of a few.
+    pub fn unsupported(field: impl Into<String>, value: &Value, known: &[&str]) -> Self {
+        let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
+        Self { field: field.into(), reason: "FieldValueNotSupported", message }
+    }
+
+    /// A name of what there is not.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self { field: field.into(), reason: "FieldValueNotFound", message: format!("Not found: {value}") }
+    }
+
+    /// A name that two have.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self { field: field.into(), reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}") }
+    }
+
     pub fn invalid(field: impl Into<String>, value: &Value, problem: &str) -> Self {
         let shown = match value {
             Value::Object(_) | Value::Array(_) => "{...}".to_owned(),

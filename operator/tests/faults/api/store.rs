@@ -101,12 +101,17 @@ impl Store {
     }
 
     /// Keeps an object. One that is going and held by nobody goes.
-    pub fn put(&mut self, key: Key, mut object: Value, writer: Writer) -> Arc<Value> {
+    pub fn put(&mut self, key: Key, object: Value, writer: Writer) -> Arc<Value> {
         if is_going(&object) && is_free(&object) {
             self.objects.insert(key.clone(), Arc::new(object.clone()));
             self.remove(&key, writer);
             return Arc::new(object);
         }
+        self.keep(key, object, writer)
+    }
+
+    /// Keeps an object as it is, even one that goes next.
+    pub fn keep(&mut self, key: Key, mut object: Value, writer: Writer) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
@@ -116,13 +121,16 @@ impl Store {
         object
     }
 
-    pub fn remove(&mut self, key: &Key, writer: Writer) {
-        let Some(object) = self.objects.remove(key) else { return };
+    /// Removes an object. Gives it as it was, with the version of its end.
+    pub fn remove(&mut self, key: &Key, writer: Writer) -> Option<Arc<Value>> {
+        let object = self.objects.remove(key)?;
         self.version += 1;
         let mut last = (*object).clone();
         last["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let (key, object) = (key.clone(), Arc::new(last));
-        self.changes.push(Change { version: self.version, happened: Happened::Deleted, key, object, writer });
+        let change = Change { version: self.version, happened: Happened::Deleted, key, object: object.clone(), writer };
+        self.changes.push(change);
+        Some(object)
     }
 
     /// The objects as they were.

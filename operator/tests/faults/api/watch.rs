@@ -1,10 +1,10 @@
 //! Watches: what happened since a version, and what happens from then on.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
+use futures::{StreamExt, stream};
 use http::Response;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use super::{
     read::{is_selected, shown},
     refusal::Refusal,
     request::{Asked, Target},
-    store::{Change, Happened},
+    store::{Change, Happened, Key},
 };
 
 /// The type of the event of an object that is new to a watch.
@@ -26,50 +26,108 @@ const ADDED: &str = "ADDED";
 /// For how long a watch is cut off.
 const CUT_OFF: SignedDuration = SignedDuration::from_secs(30);
 
+/// A watch of no version sees first what there is.
+const NOW: u64 = 0;
+/// How long before its end a watch hears where it is.
+const BOOKMARK: Duration = Duration::from_secs(2);
+/// Seconds of a watch that asks for no other time.
+const LONGEST: u64 = 1_800;
+
 /// The answer to a watch: lines of JSON, until the time that was asked for is over.
 pub fn answer(server: ApiServer, asked: Asked) -> Response<Body> {
-    let start = asked.parameter("resourceVersion").map_or(Ok(0), str::parse::<u64>);
-    let Ok(start) = start else {
-        return json_response(400, &Refusal::bad_request("Invalid value: resourceVersion: not a number").body(), false);
+    let version = match check(&asked) {
+        Ok(version) => version,
+        Err(refusal) => return json_response(refusal.code, &refusal.body(), false),
     };
     if server.state().is_cut_off() {
         return json_response(503, &Refusal::unavailable().body(), false);
     }
     let seconds = asked.parameter("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(LONGEST);
     let end = Instant::now() + Duration::from_secs(seconds);
-    let events = events(server, asked, (start, end)).map(Ok::<_, BoxError>);
+    let bookmark = asked.says("allowWatchBookmarks").then(|| end.checked_sub(BOOKMARK)).flatten();
+    let (seen, first) = if version == NOW { server.state().present(&asked) } else { (version, VecDeque::new()) };
+    let watching = Watching { server, asked, seen, first, bookmark, end, is_over: false };
+    let events = stream::unfold(watching, Watching::next).map(Ok::<_, BoxError>);
     Response::builder().header("content-type", "application/json").body(Body::from_stream(events)).unwrap()
 }
 
-/// Seconds of a watch that asks for no other time.
-const LONGEST: u64 = 1_800;
+/// The version from which a watch starts.
+fn check(asked: &Asked) -> Result<u64, Refusal> {
+    if !matches!(asked.target, Target::Collection(..)) {
+        return Err(Refusal::unknown_path());
+    }
+    is_selected(asked, &json!({}))?;
+    let text = asked.parameter("resourceVersion").unwrap_or("0");
+    // Its storage reads it, and not its API: the server takes that for a fault of its own.
+    text.parse().map_err(|_| {
+        let message =
+            format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Refusal { code: 500, reason: "", ..Refusal::bad_request(message) }
+    })
+}
 
-fn events(server: ApiServer, asked: Asked, (start, end): (u64, Instant)) -> impl Stream<Item = Bytes> + Send {
-    stream::unfold((server, asked, Some(start)), move |(server, asked, seen)| async move {
-        let mut seen = seen?;
+/// A watch, and how far it is.
+struct Watching {
+    server: ApiServer,
+    asked: Asked,
+    seen: u64,
+    /// What there was when it began.
+    first: VecDeque<Bytes>,
+    bookmark: Option<Instant>,
+    end: Instant,
+    is_over: bool,
+}
+
+impl Watching {
+    /// The next line.
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if self.is_over {
+            return None;
+        }
+        if let Some(line) = self.first.pop_front() {
+            return Some((line, self));
+        }
         loop {
-            let changed = server.changed.clone();
+            let changed = self.server.changed.clone();
             let woken = changed.notified();
             tokio::pin!(woken);
             // From here on no change is missed.
             woken.as_mut().enable();
-            let next = server.state().after(&asked, seen);
+            let next = self.server.state().after(&self.asked, self.seen);
             match next {
-                Next::Event(version, line) => return Some((line, (server, asked, Some(version)))),
-                Next::TooOld(line) => return Some((line, (server, asked, None))),
+                Next::Event(version, line) => {
+                    self.seen = version;
+                    return Some((line, self));
+                }
+                Next::TooOld(line) => {
+                    self.is_over = true;
+                    return Some((line, self));
+                }
                 Next::Lost(version) => {
-                    seen = version;
+                    self.seen = version;
                     continue;
                 }
-                Next::Nothing(version) => seen = version,
+                Next::Nothing(version) => self.seen = version,
                 Next::End => return None,
             }
+            let bookmark = self.bookmark.unwrap_or(self.end);
             tokio::select! {
                 () = woken => {}
-                () = tokio::time::sleep_until(end) => return None,
+                () = tokio::time::sleep_until(bookmark) => {
+                    self.bookmark.take()?;
+                    return self.mark();
+                }
             }
         }
-    })
+    }
+
+    /// Says how far the watch is.
+    fn mark(self) -> Option<(Bytes, Self)> {
+        let Target::Collection(kind, _) = &self.asked.target else { return None };
+        let metadata = json!({"resourceVersion": self.seen.to_string()});
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
+        Some((line("BOOKMARK", &shown(&self.asked, &object)), self))
+    }
 }
 
 enum Next {
@@ -84,6 +142,12 @@ fn line(type_: &str, object: &Value) -> Bytes {
     Bytes::from(format!("{}\n", json!({"type": type_, "object": object})))
 }
 
+/// Whether an object is in the collection that is asked for.
+fn is_of(asked: &Asked, key: &Key) -> bool {
+    let Target::Collection(kind, namespace) = &asked.target else { return false };
+    key.kind == *kind && namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+}
+
 impl State {
     /// Whether no watch begins now. What happened before is forgotten once one does.
     fn is_cut_off(&mut self) -> bool {
@@ -94,6 +158,13 @@ impl State {
         self.faults.cut_off_until = None;
         self.store.compact();
         false
+    }
+
+    /// What there is, and the version of it.
+    fn present(&self, asked: &Asked) -> (u64, VecDeque<Bytes>) {
+        let is_seen = |key: &Key, object: &Value| is_of(asked, key) && is_selected(asked, object).unwrap_or_default();
+        let objects = self.store.all().iter().filter(|(key, object)| is_seen(key, object));
+        (self.store.version(), objects.map(|(_, object)| line(ADDED, &shown(asked, object))).collect())
     }
 
     /// The first event after a version that a watch is to see.
@@ -125,8 +196,7 @@ impl State {
 
     /// A change as the watch sees it: an object that no longer has the labels goes, one that has them now comes.
     fn event(&self, asked: &Asked, change: &Change) -> Option<(&'static str, Bytes)> {
-        let Target::Collection(kind, namespace) = &asked.target else { return None };
-        if change.key.kind != *kind || namespace.as_ref().is_some_and(|namespace| *namespace != change.key.namespace) {
+        if !is_of(asked, &change.key) {
             return None;
         }
         let is_selected = |object: &Value| is_selected(asked, object).unwrap_or_default();

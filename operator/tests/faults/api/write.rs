@@ -1,16 +1,16 @@
-//! Creates, updates, patches and deletes.
+//! Creates, updates and patches.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    admission, fields,
-    kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, QUOTAS, SERVICES},
+    admission, claims, fields,
+    kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, Kind},
     managers::{self, Manager},
-    quota,
+    quota::{self, Counted},
     refusal::{Cause, Refusal},
     request::Asked,
-    store::{Key, Store, Writer, is_free, is_going},
+    store::{Key, Store, Writer, is_going},
 };
 
 /// An object as it is after a write, and the status of HTTP.
@@ -40,7 +40,12 @@ impl Write<'_> {
             subresource: None,
         };
         let key = Key::new(kind, namespace, &name);
-        Ok((201, self.create_as(&key, object, manager)?))
+        let mut object = self.create_as(&key, object, manager)?;
+        // What is only tried is never kept.
+        if asked.parameter("dryRun").is_some() {
+            object["metadata"].as_object_mut().map(|members| members.remove("resourceVersion"));
+        }
+        Ok((201, object))
     }
 
     fn create_as(&mut self, key: &Key, object: Value, manager: Manager<'_>) -> Result<Value, Refusal> {
@@ -56,13 +61,13 @@ impl Write<'_> {
         if key.kind.has_status && manager.subresource.is_none() {
             object.as_object_mut().map(|members| members.remove("status"));
         }
-        let applied = fields::of_object(&key.kind, &object);
+        let asked = object.clone();
         object = admission::defaulted(key.kind, object, &uid);
         // Defaults belong to nobody who applies, and to everybody else who writes.
         let owned = if manager.operation == "Apply" {
-            applied
+            fields::of_object(&key.kind, &asked)
         } else {
-            fields::of_object(&key.kind, &admission::owned(&object))
+            fields::of_object(&key.kind, &admission::owned(key.kind, &object, &asked))
         };
         let metadata = &mut object["metadata"];
         metadata["namespace"] = json!(key.namespace);
@@ -72,18 +77,25 @@ impl Write<'_> {
             metadata["generation"] = json!(1);
         }
         if key.kind == CLAIMS {
-            // Until no pod uses it.
-            object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+            protect(&mut object);
         }
         refuse(key, &object, None)?;
-        if let Some(refusal) = quota::refusal(self.store, key) {
+        // Counted even if the name is taken: only the controller of quotas finds that out.
+        self.count(Counted { key, object: &object, old: None })?;
+        if let Some(known) = self.store.get(key) {
+            let mut refusal = Refusal::exists(&key.kind, &key.name);
+            if is_going(&known) {
+                refusal.message = format!("object is being deleted: {}", refusal.message);
+            }
             return Err(refusal);
-        }
-        if !is_new {
-            return Err(Refusal::exists(&key.kind, &key.name));
         }
         let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &json!({}));
         Ok((*self.store.put(key.clone(), object, self.writer)).clone())
+    }
+
+    /// Counts an object in the quotas of its namespace.
+    fn count(&mut self, counted: Counted<'_>) -> Result<(), Refusal> {
+        quota::admit(self.store, counted, &seconds(self.now))
     }
 
     /// # Errors
@@ -233,73 +245,17 @@ impl Write<'_> {
             object["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
         }
         refuse(key, &object, Some(old))?;
+        if key.kind == CLAIMS && part.is_none() {
+            claims::growth(key, &object, old)?;
+            self.count(Counted { key, object: &object, old: Some(old) })?;
+        }
         if is_alike(&object, old) {
             return Ok(old.clone());
         }
         Ok((*self.store.put(key.clone(), object, self.writer)).clone())
     }
 
-    /// # Errors
-    /// When there is none, or it is another one than was asked for.
-    pub fn delete(&mut self, asked: &Asked, key: &Key) -> Written {
-        let mut object = self.known(key)?;
-        let options = if asked.body.is_empty() { json!({}) } else { asked.json()? };
-        let why = [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")];
-        for (field, word, fate) in why {
-            let (wanted, found) = (&options["preconditions"][field], &object["metadata"][field]);
-            if !wanted.is_null() && wanted != found {
-                let (wanted, found) = (text(wanted), text(found));
-                let problem = format!(
-                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). \
-                     The object might have been {fate}"
-                );
-                return Err(Refusal::precondition(&key.kind, &key.name, &problem));
-            }
-        }
-        let policy = options["propagationPolicy"].as_str().or(asked.parameter("propagationPolicy"));
-        let policy = policy.unwrap_or(if key.kind == JOBS { "Orphan" } else { "Background" });
-        let finalizer = match policy {
-            "Foreground" => Some("foregroundDeletion"),
-            "Orphan" => Some("orphan"),
-            _ => None,
-        };
-        let was_going = is_going(&object);
-        if let Some(finalizer) = finalizer {
-            let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-            finalizers.push(json!(finalizer));
-            object["metadata"]["finalizers"] = Value::Array(finalizers);
-        }
-        // A pod that has no node ends at once.
-        let has_node = key.kind == PODS && object["spec"].get("nodeName").is_some();
-        let grace = if has_node { options["gracePeriodSeconds"].as_i64().unwrap_or(30) } else { 0 };
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-        if is_free(&object) {
-            self.store.remove(key, self.writer);
-            if [SERVICES, PODS, CLAIMS, QUOTAS].contains(&key.kind) {
-                object["metadata"].as_object_mut().map(|members| members.remove("deletionGracePeriodSeconds"));
-                return Ok((200, object));
-            }
-            let (Kind { group, plural, .. }, uid) = (key.kind, &object["metadata"]["uid"]);
-            let mut details = json!({"name": key.name, "kind": plural, "uid": uid});
-            if !group.is_empty() {
-                details["group"] = json!(group);
-            }
-            return Ok((
-                200,
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
-            ));
-        }
-        if was_going {
-            return Ok((200, object));
-        }
-        object["metadata"]["deletionTimestamp"] = json!(seconds(self.now));
-        if let Some(generation) = object["metadata"]["generation"].as_i64() {
-            object["metadata"]["generation"] = json!(generation + 1);
-        }
-        Ok((200, (*self.store.put(key.clone(), object, self.writer)).clone()))
-    }
-
-    fn known(&self, key: &Key) -> Result<Value, Refusal> {
+    pub(super) fn known(&self, key: &Key) -> Result<Value, Refusal> {
         self.store.get(key).map(|object| (*object).clone()).ok_or_else(|| Refusal::not_found(&key.kind, &key.name))
     }
 }
@@ -311,8 +267,13 @@ pub fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap().to_string()
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+/// A claim goes once no pod uses it.
+fn protect(claim: &mut Value) {
+    let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.contains(&json!(claims::PROTECTION)) {
+        finalizers.push(json!(claims::PROTECTION));
+    }
+    claim["metadata"]["finalizers"] = Value::Array(finalizers);
 }
 
 fn without_status(key: &Key, mut object: Value) -> Value {
@@ -356,6 +317,9 @@ fn read(key: &Key, object: Value) -> Result<Value, Refusal> {
             key.kind.kind, key.kind.version, key.kind.kind
         ))
     })?;
+    if !admission::has_amounts(key.kind, &object) {
+        return Err(Refusal::bad_request("quantities must be a number with a suffix"));
+    }
     // Members of metadata that are empty are left out.
     if let Some(members) = object["metadata"].as_object_mut() {
         let is_empty = |value: &Value| *value == json!([]) || *value == json!({});

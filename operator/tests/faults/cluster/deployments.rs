@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{all, create_pod, kubelet, pods_of, put_status, template_hash};
 use crate::api::{
     kinds::{DEPLOYMENTS, PODS},
-    quota,
+    quota::{self, Counted},
     store::{Key, Store, Writer, is_going},
 };
 
@@ -61,7 +61,9 @@ pub fn report(store: &mut Store, now: &str) {
             if is_late { ("False", "ProgressDeadlineExceeded") } else { ("True", "NewReplicaSetAvailable") };
         let mut conditions = vec![json!({"type": "Progressing", "status": progressing, "reason": reason})];
         let is_short = i64::try_from(pods.len()).unwrap_or_default() < wanted;
-        let refusal = quota::refusal(store, &Key::new(PODS, &key.namespace, &key.name)).filter(|_| is_short);
+        let pod = Key::new(PODS, &key.namespace, &key.name);
+        let counted = Counted { key: &pod, object: &deployment["spec"]["template"], old: None };
+        let refusal = quota::refusal(store, counted).filter(|_| is_short);
         conditions.extend(refusal.map(|refusal| {
             json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refusal.message})
         }));

@@ -5,6 +5,7 @@ mod collector;
 mod deployments;
 mod jobs;
 pub mod kubelet;
+pub mod quotas;
 pub mod volume;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use slipway_crds::identity::content_hash;
 use crate::api::{
     State,
     kinds::{CLAIMS, JOBS, Kind, PODS, ROUTES},
-    quota,
+    quota::{self, Counted},
     store::{Key, Store, Writer, is_going},
     write::seconds,
 };
@@ -34,6 +35,7 @@ pub fn step(state: &mut State) -> bool {
     kubelet::step(&mut state.store, &now);
     deployments::report(&mut state.store, &now);
     accept_routes(&mut state.store, &now);
+    quotas::step(&mut state.store);
     state.store.version() != before
 }
 
@@ -75,11 +77,10 @@ fn pods_of(store: &Store, owner: &Value) -> Vec<(Key, Arc<Value>)> {
 /// # Errors
 /// With the server's words where it refuses one more.
 fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now: &str) -> Result<(), String> {
-    if let Some(refusal) = quota::refusal(store, &Key::new(PODS, &key.namespace, name)) {
-        return Err(refusal.message);
-    }
-    let template = &object["spec"]["template"];
-    let uid = store.next_uid(&Key::new(PODS, &key.namespace, name));
+    let (template, of) = (&object["spec"]["template"], Key::new(PODS, &key.namespace, name));
+    let counted = Counted { key: &of, object: template, old: None };
+    quota::admit(store, counted, now).map_err(|refusal| refusal.message)?;
+    let uid = store.next_uid(&of);
     let mut metadata = template["metadata"].clone();
     metadata["name"] = json!(name);
     metadata["namespace"] = json!(key.namespace);
@@ -89,7 +90,7 @@ fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now:
     metadata["annotations"]["template"] = json!(template_hash(template));
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"],
         "status": {"phase": "Pending"}});
-    store.put(Key::new(PODS, &key.namespace, name), pod, Writer::Cluster);
+    store.put(of, pod, Writer::Cluster);
     Ok(())
 }
 

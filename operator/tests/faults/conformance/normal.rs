@@ -12,12 +12,16 @@ pub struct Normal {
     versions: BTreeMap<String, Vec<String>>,
     /// By kind and name: the UID, the first version and the latest.
     seen: BTreeMap<String, (String, String, String)>,
+    /// Version and token of the latest list that had them.
+    list: String,
+    token: String,
 }
 
 impl Normal {
-    /// A text whose `$uid(Kind/name)`, `$first(Kind/name)` and `$latest(Kind/name)` are what was seen.
+    /// A text whose `$uid(Kind/name)`, `$first(Kind/name)`, `$latest(Kind/name)`, `$list` and `$token` are what was
+    /// seen.
     pub fn filled(&self, text: &str) -> String {
-        let mut text = text.to_owned();
+        let mut text = text.replace("$list", &self.list).replace("$token", &self.token);
         for (object, (uid, first, latest)) in &self.seen {
             text = text.replace(&format!("$uid({object})"), uid);
             text = text.replace(&format!("$first({object})"), first);
@@ -34,6 +38,10 @@ impl Normal {
         name_owned_fields(&mut body);
         forget_words(&mut body);
         self.note(&body);
+        if body["items"].is_array() {
+            let said = |name: &str| body["metadata"][name].as_str().unwrap_or_default().to_owned();
+            (self.list, self.token) = (said("resourceVersion"), said("continue"));
+        }
         for item in body["items"].as_array().into_iter().flatten() {
             self.note(item);
         }
@@ -47,6 +55,10 @@ impl Normal {
     pub fn of_event(&mut self, mut event: Value) -> Value {
         let object = self.of(event["object"].take());
         event["object"] = object;
+        // It has the version of the whole store too.
+        if event["type"] == "BOOKMARK" {
+            event["object"]["metadata"]["resourceVersion"] = json!("of the store");
+        }
         event
     }
 
@@ -118,6 +130,9 @@ impl Normal {
             text = text.replace(uid.as_str(), &format!("uid {at}"));
         }
         if field == "message" {
+            if text.starts_with("too old resource version: ") {
+                return "too old resource version".to_owned();
+            }
             for (at, version) in self.versions.values().flat_map(|versions| versions.iter().enumerate()) {
                 text = text.replace(&format!("({version})"), &format!("(version {at} of it)"));
             }

@@ -3,27 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-/// One request.
-pub struct Step {
-    /// What it is about. Answers are recorded by it.
-    pub name: String,
-    pub method: Method,
-    pub path: String,
-    pub content: &'static str,
-    pub body: String,
-}
-
-pub const JSON: &str = "application/json";
-pub const APPLY: &str = "application/apply-patch+yaml";
-pub const MERGE: &str = "application/merge-patch+json";
-impl Step {
-    /// Whether it is answered by events.
-    pub fn is_watch(&self) -> bool {
-        self.path.contains("?watch=true")
-    }
-}
-
-const JSON_PATCH: &str = "application/json-patch+json";
+use super::step::{APPLY, JSON, JSON_PATCH, MERGE, Step};
 
 /// A kind with a small object of it.
 pub struct Sample {
@@ -51,7 +31,7 @@ impl Sample {
         format!("{}/{name}", self.collection())
     }
 
-    fn object(&self, name: &str) -> Value {
+    pub fn object(&self, name: &str) -> Value {
         let mut object = self.rest.clone();
         object["apiVersion"] = json!(self.api_version());
         object["kind"] = json!(self.kind);
@@ -60,7 +40,7 @@ impl Sample {
     }
 
     /// The object with other members.
-    fn with(&self, name: &str, other: &Value) -> Value {
+    pub fn with(&self, name: &str, other: &Value) -> Value {
         let mut object = self.object(name);
         json_patch::merge(&mut object, other);
         object
@@ -135,7 +115,7 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-fn agent_deployment() -> Sample {
+pub fn agent_deployment() -> Sample {
     Sample {
         kind: "AgentDeployment",
         api: "apis/slipway.dev/v1alpha1",
@@ -173,8 +153,7 @@ impl<'a> Kind<'a> {
 
     fn ask(&mut self, name: &str, method: Method, path: String, content: &'static str, body: &Value) {
         let name = format!("{}: {name}", self.sample.kind);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.steps.push(Step { name, method, path, content, body });
+        self.steps.push(Step::new(name, method, path, content, body));
     }
 
     fn get(&mut self, name: &str, path: String) {
@@ -356,11 +335,8 @@ fn of_status(sample: &Sample) -> Vec<Step> {
 fn astray() -> Vec<Step> {
     let namespace = "/api/v1/namespaces/conformance";
     let broken = |name: &str, method: Method, path: String, content, body: &str| Step {
-        name: name.to_owned(),
-        method,
-        path,
-        content,
         body: body.to_owned(),
+        ..Step::new(name.to_owned(), method, path, content, &Value::Null)
     };
     vec![
         broken("a kind that nobody serves", Method::GET, format!("{namespace}/strangers"), JSON, ""),
