@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Gathers everything that a machine with an NVIDIA driver needs to become a node of a cluster with Slipway and a server of
-# models, and cuts it into pieces for a way that takes little at a time. start.sh, which is among them, puts them together
-# there.
+# Gathers everything that a machine with an NVIDIA driver needs to become a node of a cluster with Slipway and a server
+# of models, and cuts it into pieces for a way that takes little at a time. start.sh, which is among them, puts them
+# together there.
 #
 #   parts.sh        (Debian 12, root; needs the network once)
 #

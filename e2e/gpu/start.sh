@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Turns a machine with root and an NVIDIA driver into a node with Slipway, and shows an agent whose model is served on the
-# GPU by vLLM or by Triton. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on where the first
-# one stopped.
+# Turns a machine with root and an NVIDIA driver into a node with Slipway, and shows an agent whose model is served on
+# the GPU by vLLM or by Triton. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on
+# where the first one stopped.
 #
 #   start.sh [FOLDER_WITH_PIECES] [probe|node|agent|rollout|tp2|triton]...
 #

@@ -71,7 +71,8 @@ show_server() {
 # metrics_of POD PORT: through the API server.
 metrics_of() { run_kubectl get --raw "/api/v1/namespaces/$NAMESPACE/pods/${1#pod/}:$2/proxy/metrics"; }
 
-# What the checks said, what the watching program counted in the last window, which the traffic filled, and what Triton says of the same GPU.
+# What the checks said, what the watching program counted in the last window, which the traffic filled, and what Triton
+# says of the same GPU.
 show_watched() {
   local pod
   pod=$(serving_pod)

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# The Python environment, with vLLM where the parts have it, which the CDI specification mounts into pods. Sourced by node.sh.
+# The Python environment, with vLLM where the parts have it, which the CDI specification mounts into pods. Sourced by
+# node.sh.
 
 has_vllm() { [[ -e $PARTS/wheels.key ]]; }
 has_triton() { [[ -e $PARTS/stub.key ]]; }
