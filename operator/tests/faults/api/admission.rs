@@ -163,6 +163,7 @@ pub fn problems(key: &Key, object: &Value, old: Option<&Value>) -> Vec<Cause> {
             causes.extend(pods::own_restarts(&object["spec"]));
         }
         CLAIMS => causes.extend(claims::problems(object)),
+        CONTROLLER_REVISIONS if object["data"].is_null() => causes.push(Cause::required("data", "data is mandatory")),
         _ => {}
     }
     if let Some(schema) = key.kind.schema() {

@@ -21,11 +21,14 @@ impl Manager<'_> {
             && entry.get("subresource").and_then(Value::as_str) == self.subresource
     }
 
-    fn entry(&self, kind: &Kind, fields: Value, time: &str) -> Value {
+    fn entry(&self, kind: &Kind, fields: Value, time: Option<Value>) -> Value {
         let mut entry = json!({
-            "manager": self.name, "operation": self.operation, "apiVersion": kind.api_version(), "time": time,
+            "manager": self.name, "operation": self.operation, "apiVersion": kind.api_version(),
             "fieldsType": "FieldsV1", "fieldsV1": fields,
         });
+        if let Some(time) = time {
+            entry["time"] = time;
+        }
         if let Some(subresource) = self.subresource {
             entry["subresource"] = json!(subresource);
         }
@@ -95,8 +98,9 @@ pub fn conflict(rivals: &[Rival]) -> Refusal {
     Refusal { code: 409, reason: "Conflict", message, details: json!({"causes": causes}) }
 }
 
-/// The object after a manager has written: it owns `fields`, and nobody else owns what it has `taken`.
-pub fn recorded(kind: &Kind, object: &Value, by: (Manager<'_>, &str), owned: Value, taken: &Value) -> Value {
+/// The object after a manager has written: it owns `owned`, and nobody else owns what it has `taken`. Without a time
+/// it wrote what was there: an earlier time of its own stays.
+pub fn recorded(kind: &Kind, object: &Value, by: (Manager<'_>, Option<&str>), owned: Value, taken: &Value) -> Value {
     let (manager, time) = by;
     let before = self::owned(object, manager);
     let mut all: Vec<Value> = Vec::new();
@@ -108,6 +112,8 @@ pub fn recorded(kind: &Kind, object: &Value, by: (Manager<'_>, &str), owned: Val
     }
     let known = entries(object).into_iter().find(|entry| manager.is(entry) && before == owned);
     if owned.as_object().is_some_and(|fields| !fields.is_empty()) {
+        let earlier = || entries(object).into_iter().find(|entry| manager.is(entry))?.get("time").cloned();
+        let time = time.map(|time| json!(time)).or_else(earlier);
         all.push(known.unwrap_or_else(|| manager.entry(kind, owned, time)));
     }
     all.sort_by_key(|entry| format!("{}/{}/{}", entry["manager"], entry["operation"], entry["subresource"]));

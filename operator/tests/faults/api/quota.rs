@@ -52,7 +52,7 @@ pub fn admit(store: &mut Store, counted: Counted<'_>, now: &str) -> Result<(), R
         let manager = Manager { name: "kube-apiserver", operation: "Update", subresource: Some("status") };
         let taken = fields::changed(&key.kind, &quota, &next);
         let owned = fields::union(&managers::owned(&quota, manager), &taken);
-        let next = managers::recorded(&key.kind, &next, (manager, now), owned, &taken);
+        let next = managers::recorded(&key.kind, &next, (manager, Some(now)), owned, &taken);
         store.put(key, next, Writer::Cluster);
     }
     Ok(())

@@ -89,7 +89,7 @@ impl Write<'_> {
             }
             return Err(refusal);
         }
-        let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &json!({}));
+        let object = managers::recorded(&key.kind, &object, (manager, Some(&seconds(self.now))), owned, &json!({}));
         Ok((*self.store.put(key.clone(), object, self.writer)).clone())
     }
 
@@ -194,7 +194,9 @@ impl Write<'_> {
         if !rivals.is_empty() && !asked.says("force") {
             return Err(managers::conflict(&rivals));
         }
-        let merged = managers::recorded(&key.kind, &merged, (manager, &seconds(self.now)), owned, &taken);
+        let now = seconds(self.now);
+        let time = (merged != old).then_some(now.as_str());
+        let merged = managers::recorded(&key.kind, &merged, (manager, time), owned, &taken);
         Ok((200, self.settle(key, &old, merged, part)?))
     }
 
@@ -208,7 +210,7 @@ impl Write<'_> {
         let gone = fields::difference(&fields::of_object(&key.kind, old), &fields::of_object(&key.kind, &object));
         let owned = fields::difference(&fields::union(&managers::owned(&object, manager), &taken), &gone);
         let taken = fields::union(&taken, &gone);
-        let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &taken);
+        let object = managers::recorded(&key.kind, &object, (manager, Some(&seconds(self.now))), owned, &taken);
         self.settle(key, old, object, manager.subresource)
     }
 

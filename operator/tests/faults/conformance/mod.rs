@@ -159,13 +159,28 @@ async fn the_answers_of_a_real_server_are_recorded() {
 }
 
 /// Differences that are known, by the request's name, with the reason.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 11] = [
     ("a group that nobody serves", "the real one answers in plain text, which clients read as NotFound too"),
     ("AgentDeployment: one with too many items is created", "the real one names a repeated item once"),
     ("Job: it is changed as another object", "the real one also misses the labels of the UID; both refuse"),
     ("Job: it is deleted while it is going", "the real one keeps the policy of the second deletion too"),
     ("Job: it is held no longer", "its version follows from the request before"),
+    ("PersistentVolumeClaim: it is applied again", "the real one writes a claim again that an application created"),
+    ("PersistentVolumeClaim: a list by label", "its version follows from that application"),
+    ("PersistentVolumeClaim: a list by name", "its version follows from that application"),
+    ("PersistentVolumeClaim: the other is deleted", "its version follows from that application"),
+    ("PersistentVolumeClaim: all are gone", "its version follows from that application"),
+    ("claims: no pod uses the second", "its version follows from that application"),
 ];
+
+/// An answer without bookmarks: a real server sends one of a quiet collection in some runs, and none in others.
+fn without_bookmarks(answer: &Answer) -> Answer {
+    let mut answer = answer.clone();
+    if let Some(events) = answer.body.as_array_mut() {
+        events.retain(|event| event["type"] != "BOOKMARK");
+    }
+    answer
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_server_in_memory_answers_as_a_real_one_does() {
@@ -179,15 +194,15 @@ async fn the_server_in_memory_answers_as_a_real_one_does() {
         assert_eq!(names(&answers), names(&record.answers), "recorded are other requests: make record-api-server");
         compared += steps.len();
         for step in steps {
-            let (here, real) = (&answers[&step.name], &record.answers[&step.name]);
+            let [here, real] = [&answers, &record.answers].map(|all| without_bookmarks(&all[&step.name]));
             if here != real {
                 let text = |answer: &Answer| serde_json::to_string_pretty(answer).unwrap();
-                let lines = pretty_assertions::StrComparison::new(&text(real), &text(here)).to_string();
+                let lines = pretty_assertions::StrComparison::new(&text(&real), &text(&here)).to_string();
                 differing.push((step.name, lines));
             }
         }
     }
-    assert!(compared >= 370, "{compared} requests");
+    assert!(compared >= 690, "{compared} requests");
     println!("{} of {compared} requests are answered alike", compared - differing.len());
     let is_known = |name: &str| KNOWN.iter().any(|(known, _)| *known == name);
     let unknown = differing.iter().filter(|(name, _)| !is_known(name));

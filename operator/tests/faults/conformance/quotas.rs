@@ -9,7 +9,8 @@ use super::{
 };
 
 fn revision(name: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1})
+    json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1,
+        "data": {"a": "1"}})
 }
 
 fn service(name: &str) -> Value {
@@ -59,6 +60,9 @@ fn of_objects(requests: &mut Requests) {
     let hard = json!({"count/controllerrevisions.apps": "1", "services": "1", "configmaps": "0", "count/jobs.batch": "0",
         "count/agentdeployments.slipway.dev": "0"});
     create_quota(requests, "objects", &hard);
+    let mut without_data = revision("early");
+    without_data["data"].take();
+    requests.create("one without data is created", REVISIONS, &without_data).comes_to(422);
     requests.create("one is created before anything is counted", REVISIONS, &revision("early"));
     remove(requests, REVISIONS, "early");
     say(requests, "it is not known what is used", "objects", &json!({"hard": hard}));
