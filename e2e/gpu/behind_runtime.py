@@ -60,6 +60,10 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+class NotReady(SystemExit):
+    """A server that did not become ready. Where nobody expects it, the program ends with the end of its log."""
+
+
 def started(command: list, log: Path, ready: str, seconds: int) -> subprocess.Popen:
     """Starts a server, and waits until it is ready."""
     process = subprocess.Popen([str(part) for part in command], stdout=log.open("w"), stderr=subprocess.STDOUT)
@@ -71,7 +75,7 @@ def started(command: list, log: Path, ready: str, seconds: int) -> subprocess.Po
         except OSError:
             time.sleep(0.25)
     process.kill()
-    raise SystemExit(f"{command[0]} did not become ready:\n{log.read_text()[-3000:]}")
+    raise NotReady(f"{command[0]} did not become ready:\n{log.read_text()[-3000:]}")
 
 
 def start_vllm(folder: Path, out: Path, more: tuple[str, ...] = ()) -> tuple[subprocess.Popen, str]:
