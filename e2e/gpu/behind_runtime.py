@@ -29,6 +29,7 @@ from pathlib import Path
 PROMPT_TOKENS, LEAST_NEW, MOST_NEW = 300, 64, 192
 # Clients at once, and the chats that each asks for in a round.
 LEVELS = {1: 6, 4: 4, 16: 6, 64: 4, 256: 4}
+MAX_NUM_SEQS = max(LEVELS)
 ARMS = [("vllm", "stream"), ("vllm", "whole"), ("runtime", "stream"), ("runtime", "whole")]
 CLIENT_PROCESSES = 4
 MODEL = "shape"
@@ -82,7 +83,7 @@ def start_vllm(folder: Path, out: Path, more: tuple[str, ...] = ()) -> tuple[sub
     origin = f"http://127.0.0.1:{(port := free_port())}"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder,
                "--served-model-name", MODEL, "--load-format", "dummy", "--generation-config", "vllm",
-               "--max-model-len", 4096, "--max-num-seqs", max(LEVELS),
+               "--max-model-len", 4096, "--max-num-seqs", MAX_NUM_SEQS,
                "--gpu-memory-utilization", 0.9, "--port", port, "--host", "127.0.0.1", "--uvicorn-log-level", "warning",
                *more]
     return started(command, out / "vllm.log", f"{origin}/health", 400), origin
@@ -96,7 +97,7 @@ def start_runtime(binary: Path, endpoint: str, checkpoint: Path, out: Path) -> t
         "triton": {"endpoint": endpoint, "modelName": MODEL, "dialect": "OpenAi"},
         "chatTemplate": {"folder": str(checkpoint)},
         "maxTokensPerStep": MOST_NEW,
-        "maxInFlight": 2 * max(LEVELS),
+        "maxInFlight": 2 * MAX_NUM_SEQS,
         "warmUp": {"longestPromptCharacters": 16},
     }
     (out / "runtime.json").write_text(json.dumps(config))

@@ -27,7 +27,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from behind_runtime import LEVELS as MOST_AT_ONCE
+from behind_runtime import MAX_NUM_SEQS
 
 # Agents at once, between 128 and 256 of the ladder. Seven, so that halving finds the last that meets an objective in
 # three measurements.
@@ -63,7 +63,7 @@ class Engine:
         return ("--kv-cache-dtype", kv_cache, "--max-num-batched-tokens", self.tokens, *quantization)
 
     def profiled(self) -> dict:
-        axes = {"precision": self.precision, "kvCachePrecision": self.kv_cache, "maxBatchSize": max(MOST_AT_ONCE),
+        axes = {"precision": self.precision, "kvCachePrecision": self.kv_cache, "maxBatchSize": MAX_NUM_SEQS,
                 "maxNumTokens": self.tokens}
         return {"name": self.name, "displayName": self.name, "axes": axes, "noBuild": "VLLMOpenAI"}
 

@@ -110,11 +110,15 @@ pub fn recorded(kind: &Kind, object: &Value, by: (Manager<'_>, Option<&str>), ow
             all.push(entry);
         }
     }
-    let known = entries(object).into_iter().find(|entry| manager.is(entry) && before == owned);
+    let earlier = entries(object).into_iter().find(|entry| manager.is(entry));
     if owned.as_object().is_some_and(|fields| !fields.is_empty()) {
-        let earlier = || entries(object).into_iter().find(|entry| manager.is(entry))?.get("time").cloned();
-        let time = time.map(|time| json!(time)).or_else(earlier);
-        all.push(known.unwrap_or_else(|| manager.entry(kind, owned, time)));
+        all.push(match earlier {
+            Some(entry) if before == owned => entry,
+            earlier => {
+                let time = time.map(|time| json!(time)).or_else(|| earlier?.get("time").cloned());
+                manager.entry(kind, owned, time)
+            }
+        });
     }
     all.sort_by_key(|entry| format!("{}/{}/{}", entry["manager"], entry["operation"], entry["subresource"]));
     let mut object = object.clone();
