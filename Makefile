@@ -152,6 +152,11 @@ bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and
 	cargo build --workspace --locked --release --bin slipway-agent-runtime
 	e2e/bench/runtime.py --binary $(BIN:debug=release)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
 
+.PHONY: bench-growth
+bench-growth: ## Measure how the agent runtime's memory grows over a million runs (by hand).
+	cargo build --workspace --locked --release --bin slipway-agent-runtime
+	e2e/bench/growth.py --binary $(BIN:debug=release)/slipway-agent-runtime
+
 BENCH_SCALE ?=
 .PHONY: bench-scale
 bench-scale: ## Measure the operator with 1,000 agents beside a real API server and a cluster that is only said to be there (root, 40 minutes).
@@ -165,13 +170,20 @@ bench-search: ## Replay recorded grids with the search and its baselines; writes
 
 .PHONY: template-parity
 template-parity: ## Compare chat templates with transformers, byte for byte; writes docs/bench/templates.md (fetches 100 MB).
-	cargo build --workspace --locked --example render_templates
+	cargo build --workspace --locked --example render_templates --bin slipway-agent-runtime
 	e2e/tools/template-parity.py --renderer $(BIN)/examples/render_templates --folder $(SLIPWAY_CACHE)/template-parity --write docs/bench/templates.md
+	e2e/tools/example-prompts.py --binary $(BIN)/slipway-agent-runtime --folder $(SLIPWAY_CACHE)/template-parity
 
 .PHONY: test-clients
 test-clients: ## Run stock clients against the agent runtime; writes docs/bench/clients.md (fetches about 150 MB once).
+	e2e/cluster/prerequisites.sh node npm
 	cargo build --workspace --locked --bin slipway-agent-runtime
 	e2e/clients/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients --write docs/bench/clients.md
+
+.PHONY: test-compliance
+test-compliance: ## Run a public runner of Open Responses' tests against the agent runtime; writes docs/bench/open-responses.md.
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/clients/compliance.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients --write docs/bench/open-responses.md
 
 .PHONY: test-schema
 test-schema: ## Hold the agent runtime against its OpenAPI document with schemathesis (by hand; fetches about 15 MB once).
@@ -190,8 +202,10 @@ test-otel: ## Send the agent runtime's traces to the OpenTelemetry Collector, an
 	e2e/otel/run.py --binary $(BIN)/slipway-agent-runtime --collector "$$collector"
 
 .PHONY: parser-parity
-parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).
-	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json
+parser-parity: ## Record what vLLM's parsers read, and compare 100,000 mutants; WHEEL names its wheel (by hand: see the script).
+	cargo build --workspace --locked --example read_turns
+	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json \
+	  --mutants 100000 --reader $(BIN)/examples/read_turns --table docs/bench/parsers.md
 
 .PHONY: test
 test: ## Run everything that must pass before a change lands.

@@ -44,6 +44,7 @@ step argocd 5 make --no-print-directory test-argocd
 step dashboards 5 make --no-print-directory test-dashboards
 step charts 5 make --no-print-directory test-charts
 step repository 5 make --no-print-directory test-repository
+step clients 10 make --no-print-directory test-clients
 step model 15 make --no-print-directory -C e2e/model test
 step cluster 55 e2e/run.sh api core rollout
 # After the first cluster: the kernel modules that it loads bring settings that no later one changes.

@@ -31,7 +31,7 @@ def reply(prompt: str, is_guided: bool) -> str:
     if "17*23" in question:
         return "17*23 is 391."
     if "weather" in question and '"get_weather"' in prompt and not has_result:
-        return CALL % ("get_weather", '{"city": "Paris"}')
+        return CALL % ("get_weather", '{"location": "Paris"}' if '"location"' in prompt else '{"city": "Paris"}')
     if "weather" in question:
         return "It is sunny in Paris."
     if "largest city" in question:

@@ -3,7 +3,7 @@
 # them is missing. Needs root and, only when something is missing, apt.
 #
 #   prerequisites.sh             what the cluster and its images need
-#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus, redis-server, git
+#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus, redis-server, git, node, npm
 set -euo pipefail
 
 # command that proves it is there -> Debian package
@@ -30,6 +30,8 @@ declare -rA FURTHER_PACKAGES=(
   [prometheus]=prometheus
   [redis-server]=redis-server
   [git]=git
+  [node]=nodejs
+  [npm]=npm
 )
 
 missing_packages() {

@@ -1,5 +1,6 @@
 //! Prompts by a checkpoint's chat template: a conversation, the tools, and the turns of a run as messages. Pure.
 
+mod calls;
 mod client;
 mod messages;
 mod offer;
@@ -27,6 +28,7 @@ use super::{
     wishes::{ClientCall, Wishes},
 };
 
+use calls::CallForm;
 pub use client::Mistake;
 use messages::{identity, message};
 use offer::OfferError;
@@ -45,6 +47,8 @@ pub struct ChatFormat {
     shows_tools: bool,
     /// Whether the template writes calls and results of tools.
     has_tool_messages: bool,
+    /// How it takes calls.
+    calls: CallForm,
     /// Whether instructions have a message of their own.
     has_system: bool,
     /// What turns prompts into tokens, for an engine that takes these.
@@ -130,8 +134,10 @@ impl ChatFormat {
     ) -> Result<Self, ChatFormatError> {
         // With tools, as clients may bring some.
         let template = checkpoint.template(true);
-        let dialect = dialect.unwrap_or_else(|| choose(template.source()));
         let shows_tools = template.source().contains("tools");
+        // Instructions that describe tools ask for calls in JSON, whatever marks the template has.
+        let told = || if shows_tools { choose(template.source()) } else { ToolCallDialect::JSON };
+        let dialect = dialect.unwrap_or_else(told);
         let has_tool_messages = shows_tools && template.source().contains("tool_calls");
         let system_prompt = system_prompt.trim_end().to_owned();
         let (offer, checkpoint) = (offer(tools, shows_tools)?, Arc::new(checkpoint));
@@ -142,10 +148,16 @@ impl ChatFormat {
             offer,
             shows_tools,
             has_tool_messages,
+            calls: CallForm::USUAL,
             has_system: true,
             vocabulary: None,
         };
         format.probe()?;
+        if has_tool_messages {
+            let form = CallForm::of(&format);
+            format.has_tool_messages = form.is_some();
+            format.calls = form.unwrap_or(CallForm::USUAL);
+        }
         Ok(format)
     }
 

@@ -12,7 +12,7 @@ use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 pub use slipway_runtime_config::{REHEARSED_ARGUMENT as ARGUMENT, REHEARSED_TOOL as TOOL};
 
 use super::grammar::{self, ToolCall};
-use crate::backend::{Backend, BackendError, FinishReason, Generation, Piece};
+use crate::backend::{Backend, BackendError, EngineLoad, FinishReason, Generation, Piece};
 
 /// What the answers of made-up runs say.
 const ANSWER: &str = "done";
@@ -44,6 +44,10 @@ impl Backend for Rehearsal {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         self.engine.ready()
+    }
+
+    fn load(&self) -> BoxFuture<'_, EngineLoad> {
+        self.engine.load()
     }
 }
 

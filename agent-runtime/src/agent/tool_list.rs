@@ -7,7 +7,20 @@ use crate::tools::{ShownTool, ToolInput};
 use super::wishes::ClientTool;
 
 /// Keys of a schema that come first, in this order; the others follow in that of their letters.
-const ORDER: [&str; 6] = ["type", "description", "enum", "items", "properties", "required"];
+const ORDER: [&str; 12] = [
+    "type",
+    "description",
+    "enum",
+    "items",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "properties",
+    "required",
+];
 
 /// The list of tools, as JSON: the agent's, and then the client's.
 pub(super) fn for_template<'a>(own: &[String], clients: impl Iterator<Item = &'a ClientTool>) -> String {

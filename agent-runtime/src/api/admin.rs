@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{aside::aside, clock::Timestamp};
+use crate::{aside::aside, backend::EngineLoad, clock::Timestamp, telemetry::EngineFigures};
 
 use super::{admission::Readiness, error::ApiError, recording::Recordings, service::Service};
 
@@ -99,10 +99,11 @@ async fn metrics(State(service): State<Arc<Service>>) -> Result<Response, ApiErr
     exposed(service.metrics.encode())
 }
 
-/// The pod's load, on the port that an InferencePool names: pickers look there.
+/// The load of the pod and of its engine, on the port that an InferencePool names: pickers look there.
 pub(super) async fn load(State(service): State<Arc<Service>>) -> Result<Response, ApiError> {
+    let EngineLoad { waiting, kv_cache } = service.agent.backend.load().await;
     measure_load(&service);
-    exposed(service.metrics.encode_load())
+    exposed(service.metrics.encode_load(EngineFigures { waiting, kv_cache }))
 }
 
 fn measure_load(service: &Service) {

@@ -23,11 +23,12 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
+    body::Bytes,
+    extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
+    http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header::CONTENT_TYPE},
     middleware::{self, Next},
     response::Response,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 
 use error::ApiError;
@@ -45,6 +46,8 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create))
         .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
+        // Not the response of this name: who looks for compaction finds none.
+        .route("/v1/responses/compact", any(no_such_path))
         .route("/v1/runs", post(runs::run))
         .route("/v1/runs/{id}", get(runs::get))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
@@ -79,12 +82,13 @@ async fn open_api() -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(CONTENT_TYPE, "application/json")], OPEN_API)
 }
 
-async fn no_such_path(request: Request) -> ApiError {
-    let message = format!("no such path: {}; see /v1/models", request.uri().path());
+// The body is read for clients that are still sending it: they would find their connection closed, and no answer.
+async fn no_such_path(uri: Uri, _: Result<Bytes, BytesRejection>) -> ApiError {
+    let message = format!("no such path: {}; see /v1/models", uri.path());
     ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
 }
 
-async fn no_such_method(request: Request) -> ApiError {
-    let message = format!("{} does not take {}", request.uri().path(), request.method());
+async fn no_such_method(method: Method, uri: Uri, _: Result<Bytes, BytesRejection>) -> ApiError {
+    let message = format!("{} does not take {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }

@@ -56,6 +56,20 @@ pub trait Backend: Send + Sync + 'static {
     fn context(&self) -> Option<u32> {
         None
     }
+
+    /// How loaded the engine says that it is.
+    fn load(&self) -> BoxFuture<'_, EngineLoad> {
+        Box::pin(async { EngineLoad::default() })
+    }
+}
+
+/// How loaded an engine is; nothing of what it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EngineLoad {
+    /// Requests that wait in its queue.
+    pub waiting: Option<f64>,
+    /// The share of its KV cache that is in use.
+    pub kv_cache: Option<f64>,
 }
 
 /// Whether an engine takes prompts as tokens.

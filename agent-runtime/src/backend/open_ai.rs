@@ -9,6 +9,7 @@
 mod answer;
 mod chat;
 mod link;
+mod load;
 mod near;
 mod reader;
 mod request;
@@ -50,7 +51,7 @@ use crate::{
     outbound::Lookup,
 };
 
-use super::{Backend, BackendError, EngineFault, Generation, Piece, TokenPrompts, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, EngineLoad, Generation, Piece, TokenPrompts, tokens::StopWords};
 
 pub use link::LinkError;
 
@@ -91,6 +92,8 @@ struct Inner {
     takes_second_limit: AtomicBool,
     /// When an upstream was ready last.
     ready_at: Mutex<Option<Instant>>,
+    /// What the server last said of its load.
+    said: load::Said,
 }
 
 /// What `/v1/models` answers, as far as it is read. Engines' own servers say how long a context is.
@@ -196,6 +199,7 @@ impl OpenAi {
             context: OnceLock::new(),
             takes_second_limit: AtomicBool::new(false),
             ready_at: Mutex::default(),
+            said: load::Said::default(),
         }))
     }
 }
@@ -435,6 +439,10 @@ impl Backend for OpenAi {
 
     fn context(&self) -> Option<u32> {
         self.0.context.get().copied()
+    }
+
+    fn load(&self) -> BoxFuture<'_, EngineLoad> {
+        Box::pin(self.0.load())
     }
 }
 

@@ -98,6 +98,11 @@ pub fn json(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(text).map_err(JsonError)
 }
 
+/// Writes a value as `json.dumps` does, which most models have seen; nothing where JSON has no such value.
+pub fn dumps(value: &Value) -> Option<String> {
+    python::Dumps::new(false, None, None, false).dumps(value).ok()
+}
+
 impl ChatTemplate {
     /// Compiles a template. The special tokens are those of the checkpoint, by their names.
     ///

@@ -14,7 +14,7 @@ use slipway_runtime_config::{
 };
 use slipway_vocabulary::telemetry::GpuWindow;
 
-use super::{gpu_metrics::GpuMetrics, spans::SpanMetrics, tenants::TenantMetrics};
+use super::{engine_load::EngineFigures, gpu_metrics::GpuMetrics, spans::SpanMetrics, tenants::TenantMetrics};
 
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
@@ -266,9 +266,8 @@ impl Metrics {
         let load = &mut self.load;
         load.register("slipway_runs_in_flight", "Runs being served", self.in_flight.clone());
         load.register("slipway_runs_in_flight_limit", "Runs served at once at most", limit);
-        let ratio = self.in_flight_ratio.clone();
+        let (ratio, requests) = (self.in_flight_ratio.clone(), self.model_requests.clone());
         load.register("slipway_runs_in_flight_ratio", "Runs being served, of those that may be", ratio);
-        let requests = self.model_requests.clone();
         load.register("slipway_model_requests_in_flight", "Model requests that runs wait for", requests);
         load.register("slipway_ready", "1 when the pod serves", self.ready.clone());
         for outcome in RunOutcome::ALL {
@@ -441,12 +440,12 @@ impl Metrics {
         encode(&self.registry)
     }
 
-    /// The OpenMetrics text of the pod's load alone.
+    /// The OpenMetrics text of the load alone, the pod's and its engine's.
     ///
     /// # Errors
     /// As [`Metrics::encode`].
-    pub fn encode_load(&self) -> Result<String, std::fmt::Error> {
-        encode(&self.load)
+    pub fn encode_load(&self, engine: EngineFigures) -> Result<String, std::fmt::Error> {
+        engine.encode_behind(&self.load)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is counted: evidence for the operator and metrics for Prometheus. Imports none of the layers it measures.
 
+mod engine_load;
 mod gpu_metrics;
 mod gpus;
 mod load;
@@ -9,6 +10,7 @@ mod spans;
 mod tenants;
 mod values;
 
+pub use engine_load::EngineFigures;
 pub use gpus::{Gpus, GpusError};
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};
 pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};

@@ -347,6 +347,9 @@ async fn unknown_paths_and_methods_are_errors_with_the_revision() {
     let path = get(&api, "/v1/embeddings").await;
     assert_eq!((path.status, path.header("x-slipway-revision")), (StatusCode::NOT_FOUND, "support-1"));
     assert_eq!(path.error(), "no such path: /v1/embeddings; see /v1/models");
+    let compaction = post(&api, "/v1/responses/compact", json!({})).await;
+    let expected = "no such path: /v1/responses/compact; see /v1/models";
+    assert_eq!((compaction.status, compaction.error().as_str()), (StatusCode::NOT_FOUND, expected));
     let method = get(&api, PATH).await;
     assert_eq!((method.status, method.header("x-slipway-revision")), (StatusCode::METHOD_NOT_ALLOWED, "support-1"));
     assert_eq!(method.error(), "/v1/chat/completions does not take GET");

@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 76] = [
+const PURE: [&str; 78] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -51,6 +51,7 @@ const PURE: [&str; 76] = [
     "agent/tool_list.rs",
     "api/sampling.rs",
     "backend/sampling.rs",
+    "agent/chat/calls.rs",
     "agent/chat/messages.rs",
     "agent/chat/vocabulary.rs",
     "agent/grammar.rs",
@@ -86,6 +87,7 @@ const PURE: [&str; 76] = [
     "chat_template/tags.rs",
     "outbound/pause.rs",
     "outbound/retry_after.rs",
+    "telemetry/engine_load.rs",
     "telemetry/recorder.rs",
     "telemetry/values.rs",
     "tools/arguments.rs",

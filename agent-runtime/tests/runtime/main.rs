@@ -6,6 +6,7 @@ mod chat;
 mod chat_wishes;
 mod dialects;
 mod drain;
+mod engine_load;
 mod faults;
 mod feedback;
 mod fixture;

@@ -270,6 +270,73 @@ async fn a_template_without_tools_or_instructions_gets_both_in_the_question() {
     assert!(prompts[1].ends_with(results), "{}", prompts[1]);
 }
 
+/// A template that writes messages so, and calls of the assistant's so.
+fn writing(content: &str, calls: &str) -> String {
+    format!(
+        "{{# tools <tool_call> </tool_call> #}}{{% for m in messages %}}<{{{{ m.role }}}}>{content}\
+         {{% for c in m.tool_calls or [] %}}{calls}{{% endfor %}}{{% endfor %}}<model>"
+    )
+}
+
+const AS_OBJECT: &str = "{{ c.function.name }}{{ c.function.arguments | tojson }}";
+
+/// Templates differ in what they take of a turn with calls. The first is as Qwen3's own, the third and the fourth are
+/// as those of DeepSeek R1.
+#[rstest]
+#[case::texts_alone(
+    writing("{{ m.content.strip() }}", AS_OBJECT),
+    "",
+    "<assistant>calc{\"expression\": \"2+2\"}<tool>4<model>"
+)]
+#[case::the_word_for_nothing(
+    writing("{{ m.content }}", AS_OBJECT),
+    "",
+    "<assistant>calc{\"expression\": \"2+2\"}<tool>4<model>"
+)]
+#[case::arguments_as_a_text(
+    writing("{{ m.content or '' }}", "{{ c.function.name + '=' + c.function.arguments }}"),
+    "",
+    "<assistant>calc={\"expression\": \"2+2\"}<tool>4<model>"
+)]
+#[case::no_text_beside_calls(
+    writing("{{ m.content or '' }}", "{% if m.content is none %}{{ c.function.arguments | tojson }}{% endif %}"),
+    "Let me see.\n",
+    "<assistant>{\"expression\": \"2+2\"}<tool>4<model>"
+)]
+#[case::a_text_beside_calls(
+    writing("{{ m.content or '' }}", AS_OBJECT),
+    "Let me see.\n",
+    "<assistant>Let me see.calc{\"expression\": \"2+2\"}<tool>4<model>"
+)]
+#[case::no_results(
+    writing("{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}{{ m.content or '' }}", AS_OBJECT),
+    "",
+    "\n</tool_call><user>Result of calc: 4<model>"
+)]
+#[tokio::test]
+async fn a_template_is_given_calls_as_it_takes_them(#[case] template: String, #[case] text: &str, #[case] end: &str) {
+    let folder = checkpoint(&template);
+    let turn: &'static str = format!("{text}{GOOD}").leak();
+    let sidecar = sidecar_with([Reply::Says(turn), Reply::Says("It is 4.")], |config| use_template(config, &folder));
+    let answer = or_hang(post(&sidecar.app.api(), "/v1/runs", json!({ "input": "2+2?" }))).await;
+    assert_eq!(answer.status.as_u16(), 200, "{}", answer.body);
+    let prompts = sidecar.engine.prompts();
+    assert!(prompts[1].ends_with(end), "{}", prompts[1]);
+}
+
+/// Like those of DeepSeek R1's distillations, which write calls in marks but show no tools.
+#[tokio::test]
+async fn calls_that_instructions_ask_for_are_read_in_their_form() {
+    let folder = checkpoint(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{# <｜tool▁calls▁begin｜> #}<model>",
+    );
+    let replies = vec![Reply::Says("{\"name\": \"calc\", \"arguments\": {\"expression\": \"1+1\"}}"), Reply::Says("2")];
+    let sidecar = sidecar_with(replies, |config| use_template(config, &folder));
+    let answer = or_hang(post(&sidecar.app.api(), "/v1/runs", json!({ "input": "1+1?" }))).await;
+    assert_eq!(answer.json()["answer"], "2");
+    assert!(sidecar.engine.prompts()[1].ends_with("<user>Result of calc: 2<model>"));
+}
+
 #[tokio::test]
 async fn a_conversation_that_the_template_refuses_is_the_clients() {
     let folder = checkpoint("{% if messages[0].content == 'no' %}{{ raise_exception('say yes') }}{% endif %}text");

@@ -3,12 +3,19 @@
 use minijinja::Value;
 use slipway_vocabulary::ToolCallDialect;
 
-use crate::agent::{
-    grammar::{Observation, ToolCall},
-    state::{Call, CallEnd, CallResult, Step},
+use crate::{
+    agent::{
+        grammar::{Observation, ToolCall},
+        state::{Call, CallEnd, CallResult, Step},
+    },
+    chat_template,
 };
 
-use super::{Author, ChatFormat, ChatTurn, offer::Offer};
+use super::{
+    Author, ChatFormat, ChatTurn,
+    calls::{ArgumentForm, NoText},
+    offer::Offer,
+};
 
 impl ChatFormat {
     /// Adds a finished step: its turn, and what its calls gave.
@@ -79,7 +86,11 @@ impl ChatFormat {
     }
 
     pub(super) fn with_calls(&self, text: &str, thoughts: &str, calls: Vec<Value>) -> Value {
-        let content = if text.is_empty() { Value::from(()) } else { self.text(Author::Model, text) };
+        let content = match self.calls.no_text {
+            _ if !text.is_empty() && self.calls.takes_text => self.text(Author::Model, text),
+            NoText::Null => Value::from(()),
+            NoText::Empty => Value::from(""),
+        };
         let mut pairs = vec![("role", Value::from("assistant")), ("content", content)];
         if !thoughts.is_empty() {
             pairs.push(("reasoning_content", self.text(Author::Model, thoughts)));
@@ -90,6 +101,10 @@ impl ChatFormat {
 
     pub(super) fn written_call(&self, id: String, call: &ToolCall, offer: &Offer) -> Value {
         let arguments = self.harmless_value(offer.arguments(call));
+        let arguments = match self.calls.arguments {
+            ArgumentForm::Object => arguments,
+            ArgumentForm::Text => chat_template::dumps(&arguments).map_or(arguments, Value::from),
+        };
         let function = [("name", self.text(Author::Other, &call.name)), ("arguments", arguments)];
         Value::from_pairs([
             ("type", Value::from("function")),

@@ -17,6 +17,7 @@ use crate::{
 };
 
 /// The tools of a run.
+#[derive(Default)]
 pub struct Offer {
     known: BTreeMap<String, KnownTool>,
     /// The agent's, as the model sees each.

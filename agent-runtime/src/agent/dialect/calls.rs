@@ -24,6 +24,8 @@ pub enum Arguments {
 
 /// Names under which an object has its arguments.
 const ARGUMENTS: [&str; 2] = ["arguments", "parameters"];
+/// What an object may have beside them.
+const OTHERS: [&str; 3] = ["name", "type", "id"];
 
 /// Reads the one value of JSON that a text is.
 pub(super) fn json(text: &str) -> Result<Value, String> {
@@ -52,6 +54,11 @@ pub(super) fn one(value: &Value) -> Result<WrittenCall, String> {
     let name = field("name").and_then(|name| name.as_str().map(str::to_owned));
     let name = name.ok_or_else(|| "a call has no name; write an object with its name and arguments".to_owned())?;
     let arguments = ARGUMENTS.iter().find_map(|name| field(name));
+    // Under another name they would be lost, and the call made without them.
+    let is_known = |key: Value| key.as_str().is_some_and(|key| ARGUMENTS.contains(&key) || OTHERS.contains(&key));
+    if arguments.is_none() && !value.try_iter().map_err(|error| error.to_string())?.all(is_known) {
+        return Err(format!("the call of {name:?} has no arguments; write an object with its name and arguments"));
+    }
     Ok(WrittenCall { arguments: Arguments::Json(object(&name, arguments)?), name })
 }
 

@@ -19,14 +19,19 @@ impl Syntax for Granite {
 
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
         let mut calls = Vec::new();
-        for part in body.split(opener.mark) {
+        let mut next = Some(body);
+        // Not split at marks, which may stand within a text of an argument.
+        while let Some(part) = next {
             let (values, rest) = values(part, &[',']);
-            if values.is_empty() && !rest.is_empty() {
+            let (other, behind) =
+                rest.split_once(opener.mark).map_or((rest, None), |(other, rest)| (other, Some(rest)));
+            if values.is_empty() && !other.trim().is_empty() {
                 return Err("the call is not valid JSON; write a list of objects with a name and arguments".to_owned());
             }
             for value in values {
                 calls.extend(calls::one_or_several(&calls::json(value)?)?);
             }
+            next = behind;
         }
         Ok(Reading::Calls(calls))
     }

@@ -19,7 +19,12 @@ impl Syntax for Llama3 {
 
     /// Several calls are separated by semicolons. An object that makes no call is an answer.
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
-        let (objects, _) = values(body, &[';', ',']);
+        let (objects, rest) = values(body, &[';', ',']);
+        // Who wrote several calls means all of them.
+        let has_more = rest.starts_with('{') || looks_like_a_call(rest);
+        if !objects.is_empty() && has_more && looks_like_a_call(body) {
+            return Err("a call is not valid JSON; separate calls by semicolons".to_owned());
+        }
         let read = objects.into_iter().map(|text| calls::one_or_several(&calls::json(text)?));
         match read.collect::<Result<Vec<_>, _>>().map(|calls| calls.concat()) {
             Ok(calls) if !calls.is_empty() => Ok(Reading::Calls(calls)),

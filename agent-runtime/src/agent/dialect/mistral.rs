@@ -46,7 +46,7 @@ impl Syntax for Mistral {
 /// Reads `name{...}`, `name[ARGS]{...}` or `name[CALL_ID]id[ARGS]{...}`.
 fn named(text: &str) -> Result<(WrittenCall, &str), String> {
     let no_arguments = || "a call has no arguments; write its name and an object of JSON".to_owned();
-    let begin = text.find('{').ok_or_else(no_arguments)?;
+    let begin = text.find('{').filter(|begin| !text[..*begin].contains(TOOL_CALLS)).ok_or_else(no_arguments)?;
     let head = &text[..begin];
     let name = head.split(['[', '{']).next().unwrap_or_default().trim();
     if name.is_empty() {

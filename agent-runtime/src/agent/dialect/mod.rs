@@ -72,6 +72,8 @@ enum End {
     PlainMark(&'static str),
     /// The end of the turn.
     Turn,
+    /// Nothing: the mark is all there is.
+    Here,
 }
 
 /// What a body is.
@@ -215,7 +217,7 @@ pub fn marks(dialect: ToolCallDialect) -> Vec<&'static str> {
     let syntax = syntax(dialect);
     let of_opener = |opener: &Opener| match opener.end {
         End::Mark(end) | End::PlainMark(end) => vec![opener.mark, end],
-        End::Turn => vec![opener.mark],
+        End::Turn | End::Here => vec![opener.mark],
     };
     syntax.openers().iter().flat_map(of_opener).chain(syntax.thoughts()).collect()
 }

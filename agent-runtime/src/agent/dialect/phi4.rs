@@ -4,7 +4,7 @@
 
 use super::{End, Opener, Place, Reading, Syntax, calls, json::end_of_value};
 
-const FUNCTOOLS: &str = "functools";
+const FUNCTOOLS: &str = "functools[";
 
 /// The dialect.
 pub struct Phi4;
@@ -13,16 +13,21 @@ impl Syntax for Phi4 {
     fn openers(&self) -> &'static [Opener] {
         &[
             Opener { mark: "<|tool_call|>", place: Place::Anywhere, end: End::Mark("<|/tool_call|>") },
-            Opener { mark: "functools[", place: Place::Start, end: End::Turn },
+            Opener { mark: FUNCTOOLS, place: Place::Anywhere, end: End::Turn },
         ]
     }
 
-    fn read(&self, _: &Opener, body: &str) -> Result<Reading, String> {
-        let body = body.trim();
-        let list = match body.strip_prefix(FUNCTOOLS) {
-            Some(rest) => &rest[..end_of_value(rest).unwrap_or(rest.len())],
-            None => body,
-        };
-        calls::one_or_several(&calls::json(list)?).map(Reading::Calls)
+    fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
+        if opener.mark != FUNCTOOLS {
+            return calls::one_or_several(&calls::json(body)?).map(Reading::Calls);
+        }
+        let list = format!("[{}", body.trim_end());
+        let list = &list[..end_of_value(&list).unwrap_or(list.len())];
+        match calls::json(list).and_then(|list| calls::one_or_several(&list)) {
+            Ok(calls) => Ok(Reading::Calls(calls)),
+            // A module of Python has this name.
+            Err(_) if !list[1..].trim_start().starts_with('{') => Ok(Reading::Text),
+            Err(problem) => Err(problem),
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{Arguments, End, Opener, Place, Reading, Syntax, WrittenCall};
 
+const OUTER_END: &str = "</tool_call>";
 const FUNCTION: &str = "<function=";
 const PARAMETER: &str = "<parameter=";
 
@@ -13,15 +14,18 @@ pub struct Qwen3Coder;
 impl Syntax for Qwen3Coder {
     fn openers(&self) -> &'static [Opener] {
         &[
-            Opener { mark: "<tool_call>", place: Place::Anywhere, end: End::PlainMark("</tool_call>") },
-            // Its models leave the outer tag out at times.
+            Opener { mark: "<tool_call>", place: Place::Anywhere, end: End::PlainMark(OUTER_END) },
+            // Its models leave the outer tag out at times, and close it all the same.
             Opener { mark: FUNCTION, place: Place::Anywhere, end: End::PlainMark("</function>") },
+            Opener { mark: OUTER_END, place: Place::Anywhere, end: End::Here },
         ]
     }
 
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
-        if opener.mark == FUNCTION {
-            return function(body).map(|call| Reading::Calls(vec![call]));
+        match opener.mark {
+            FUNCTION => return function(body).map(|call| Reading::Calls(vec![call])),
+            OUTER_END => return Ok(Reading::Calls(Vec::new())),
+            _ => {}
         }
         let mut functions = body.split(FUNCTION);
         functions.next();

@@ -117,6 +117,10 @@ impl Scanner {
     fn read_call(&mut self, opener: usize, parts: &mut Parts) -> bool {
         match syntax(self.dialect).openers()[opener].end {
             End::Turn => false,
+            End::Here => {
+                self.end_call(opener, 0, 0, parts);
+                true
+            }
             End::Mark(mark) => self.look_for(mark, opener, parts),
             End::PlainMark(mark) => match self.pending.get(self.looked..).and_then(|rest| rest.find(mark)) {
                 Some(at) => {

@@ -64,7 +64,7 @@ fn read_all_ways(dialect: D, prompt: &str, output: &str) -> Read {
 #[case::parallel(Qwen3Coder,
     "On it.<tool_call>\n<function=a>\n</function>\n</tool_call>\n<tool_call>\n<function=b>\n<parameter=x>1</parameter>\n</function>\n</tool_call>",
     "On it.", &["a []", r#"b [("x", "1")]"#])]
-#[case::without_the_outer_tag(Qwen3Coder, "<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "</tool_call>",
+#[case::without_the_outer_tag(Qwen3Coder, "<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "",
     &[r#"a [("x", "1")]"#])]
 #[case::without_end(Qwen3Coder, "<tool_call>\n<function=a>\n<parameter=x>\n1\n", "", &[r#"a [("x", "1")]"#])]
 #[case::plain(Llama3Json, "The answer is {5}.", "The answer is {5}.", &[])]
@@ -74,6 +74,7 @@ fn read_all_ways(dialect: D, prompt: &str, output: &str) -> Read {
     &["a {}", r#"b {"x":"y;z"}"#])]
 #[case::text_behind(Llama3Json, "{\"name\": \"a\", \"parameters\": {}}\nI called it.", "", &["a {}"])]
 #[case::an_answer_in_json(Llama3Json, r#"{"height": 5}"#, r#"{"height": 5}"#, &[])]
+#[case::several_in_json(Llama3Json, r#"{"height": 5}; {"#, r#"{"height": 5}; {"#, &[])]
 #[case::one(Llama4Pythonic, r#"[look(city="Bern", days=3)]"#, "", &[r#"look {"city":"Bern","days":3}"#])]
 #[case::several(Llama4Pythonic, "[a(), b(x='it\\'s', y=[1, (2.5, None)], z={'k': True})]", "",
     &["a {}", r#"b {"x":"it's","y":[1,[2.5,null]],"z":{"k":true}}"#])]
@@ -100,9 +101,13 @@ fn read_all_ways(dialect: D, prompt: &str, output: &str) -> Read {
 #[case::functools(Phi4, r#"functools[{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}]"#, "",
     &[r#"a {"x":1}"#, "b {}"])]
 #[case::tagged(Phi4, r#"<|tool_call|>[{"name": "a", "arguments": {}}]<|/tool_call|>"#, "", &["a {}"])]
+#[case::text_before(Phi4, r#"So. functools[{"name": "a", "arguments": {"x": [1]}}]"#, "So.", &[r#"a {"x":[1]}"#])]
 #[case::plain(Phi4, "functools are functions.", "functools are functions.", &[])]
+#[case::python(Phi4, "Use functools[0] or\n[1].", "Use functools[0] or\n[1].", &[])]
 #[case::list(Granite, r#"<|tool_call|>[{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}]"#, "",
     &[r#"a {"x":1}"#, "b {}"])]
+#[case::mark_in_a_text(Granite, r#"<|tool_call|>[{"name": "a", "arguments": {"x": "<|tool_call|>"}}]"#, "",
+    &[r#"a {"x":"<|tool_call|>"}"#])]
 #[case::plain_tag(Granite, r#"<tool_call>[{"name": "a", "arguments": {}}]"#, "", &["a {}"])]
 #[case::function_calls(Granite, r#"<function_call> {"name": "a", "arguments": {}}<function_call> {"name": "b", "arguments": {}}"#, "",
     &["a {}", "b {}"])]
@@ -157,6 +162,11 @@ fn thoughts_are_no_text(
     "<tool_call>{\"name\": \"a\", \"arguments\": [1]}</tool_call>",
     "the arguments of \"a\" are not an object"
 )]
+#[case(
+    Hermes,
+    "<tool_call>{\"name\": \"a\", \"argument\": {\"x\": 1}}</tool_call>",
+    "the call of \"a\" has no arguments; write an object with its name and arguments"
+)]
 #[case(Qwen3Coder, "<tool_call>{}</tool_call>", "a call has no <function=...>")]
 #[case(Qwen3Coder, "<tool_call><function=></function></tool_call>", "a call has no name; write <function=NAME>")]
 #[case(
@@ -164,12 +174,18 @@ fn thoughts_are_no_text(
     "{\"name\": \"a\", \"parameters\": {\"x\": }}",
     "the call is not valid JSON; write one object with its name and arguments"
 )]
+#[case(
+    Llama3Json,
+    "{\"name\": \"a\", \"parameters\": {}}; {\"name\": \"b, \"parameters\": {}}",
+    "a call is not valid JSON; separate calls by semicolons"
+)]
 #[case(Llama3Json, "<|python_tag|>print(1)", "the call is no object with a name and parameters")]
 #[case(Llama4Pythonic, "[a(x=Bern)]", "\"Bern\" is not a value; put texts between quotes")]
 #[case(Llama4Pythonic, "[a(1)]", "expected '=' before \")]\"")]
 #[case(Mistral, "[TOOL_CALLS][{\"name\"", "what follows [TOOL_CALLS] is not valid JSON")]
 #[case(Mistral, "[TOOL_CALLS]a{\"x\": 1", "the arguments of \"a\" are not valid JSON")]
 #[case(Mistral, "[TOOL_CALLS]a", "a call has no arguments; write its name and an object of JSON")]
+#[case(Mistral, "[TOOL_CALLS]a[TOOL_CALLS]b{}", "a call has no arguments; write its name and an object of JSON")]
 #[case(DeepSeek, "<｜tool▁calls▁begin｜>x<｜tool▁calls▁end｜>", "a call does not begin with <｜tool▁call▁begin｜>")]
 #[case(
     Harmony,
