@@ -134,6 +134,9 @@ fn drift(object: &AgentDeployment, drift: &DriftStatus) -> String {
     line("restarted", restarted.as_deref());
     line("left out", left_out.as_deref());
     line("at risk", risk.as_ref().map(|risk| risk.message.as_str()));
+    let left = risk.as_ref().and_then(|risk| risk.blocks_left);
+    let cause = left.map(|left| format!("{left} more blocks with traffic show whether tools are slower"));
+    line("cause", cause.as_deref());
     let again = drift.proposal.as_ref().map(|proposal| {
         let approve = rollout::approve(object);
         format!("run {approve}, or set spec.profiling.approveReprofiling to {proposal} in the manifest")

@@ -281,6 +281,7 @@ fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
         "message": "users ask for other work than on the first day: more prompts are long", "signals": ["more prompts are long"],
         "baselineFrom": "2026-01-01T00:00:00Z", "baselineUntil": "2026-01-02T00:00:00Z", "unknown": ["driver", "gpu"],
         "leftOut": "in other pods image.triton was sha256:1 and is sha256:2", "proposal": "7c1f9a2b3d-1",
+        "risk": {"since": "2026-01-03T04:10:00Z", "message": "slo.errorRate: more runs fail", "blocksLeft": 12},
     });
     let status = object.status.as_mut().unwrap();
     status.drift = Some(serde_json::from_value(drift).unwrap());
@@ -291,6 +292,8 @@ Drift: WorkloadDrift since 2026-01-03T04:10:00Z
   users ask for other work than on the first day: more prompts are long
   baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
   left out: in other pods image.triton was sha256:1 and is sha256:2
+  at risk: slo.errorRate: more runs fail
+  cause: 12 more blocks with traffic show whether tools are slower
   to measure again: run `kubectl slipway approve facts-agent -n demo`, or set spec.profiling.approveReprofiling to 7c1f9a2b3d-1 in the manifest
   not reported by the pods: driver, gpu
 ";

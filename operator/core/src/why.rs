@@ -22,6 +22,7 @@ pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use plugin::{Named, Proposed};
 pub use preflight::RefusedGpus;
 pub use rejected::{Rejected, Retry};
+pub use reprofiling::AfterDrift;
 pub use scaling::{Because, Needed, Scaling, counted_pods};
 
 /// Why a step waits or has stopped.
@@ -209,10 +210,8 @@ pub enum Why {
     },
     /// The serving choice is measured again after drift.
     ReprofilingAfterDrift {
-        /// When it may be.
-        at: String,
-        /// What it waits for, where it may.
-        held: Option<&'static str>,
+        /// What it waits for.
+        waits: AfterDrift,
         /// What is at risk.
         risk: String,
         /// Its latest result.
@@ -418,8 +417,8 @@ impl fmt::Display for Why {
             Self::ReprofilingPlanned { at, held, latest } => {
                 f.write_str(&reprofiling::planned(at, *held, latest.as_deref()))
             }
-            Self::ReprofilingAfterDrift { at, held, risk, latest } => {
-                f.write_str(&reprofiling::after_drift(at, *held, risk, latest.as_deref()))
+            Self::ReprofilingAfterDrift { waits, risk, latest } => {
+                f.write_str(&reprofiling::after_drift(waits, risk, latest.as_deref()))
             }
             Self::ReprofilingBudgetUsed { month, used, limit, expected } => write!(
                 f,

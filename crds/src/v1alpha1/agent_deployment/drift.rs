@@ -85,4 +85,9 @@ pub struct DriftRisk {
     /// Which objective it is, and why.
     #[schemars(length(max = 256))]
     pub message: String,
+    /// Blocks with traffic that are compared before a campaign may start: a slower tool may be the cause, which no
+    /// campaign fixes. Absent once one may start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub blocks_left: Option<i32>,
 }

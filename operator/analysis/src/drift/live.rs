@@ -1,9 +1,10 @@
 //! Live windows against the baseline, at any time. Pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use slipway_vocabulary::evidence::{Metric, MetricWindow};
 
+pub use super::signal::{Family, Part, Signal};
 use super::{
     Incomparable,
     baseline::{BASELINE_SECONDS, Baseline, Counted, Counts},
@@ -18,7 +19,7 @@ use crate::{
         state::{
             StateError,
             codec::{self, Reader, Writer},
-            codes, fingerprint,
+            fingerprint,
         },
         strata::Stratum,
     },
@@ -36,6 +37,10 @@ pub const BLOCK_SECONDS: u64 = 600;
 /// One restart a day: a drift that begins in the third week is as visible as one in the first.
 const RESTART_SECONDS: u64 = 24 * 3600;
 
+/// Blocks with traffic within which a [`Part`] that is clearly slower shows it: a day of them. Within a day the test
+/// restarts. Until then the blocks of the same day from before a change count with those after, and hide it for hours.
+pub const ATTRIBUTED_BLOCKS: u16 = (RESTART_SECONDS / BLOCK_SECONDS) as u16;
+
 /// A workload has changed when lengths or steps differ by more than this many buckets: 8, that is 19 %.
 pub const WORKLOAD_MARGIN_BINS: u16 = 8;
 
@@ -47,34 +52,6 @@ const MORE_IN_FLIGHT_SHARE: f64 = 0.05;
 
 /// Below this variance a block's difference is too far from normal; it goes on into the next.
 const SMALLEST_VARIANCE: f64 = 1.0;
-
-/// What drifted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Signal {
-    /// A metric lies above its baseline within matched strata.
-    Slower(Metric),
-    /// More units fail than in the baseline.
-    Errors(Metric),
-    /// Lengths or steps lie above the baseline.
-    Longer(Metric),
-    /// Lengths or steps lie below the baseline.
-    Shorter(Metric),
-    /// More long prompts.
-    LongerPrompts,
-    /// More short prompts.
-    ShorterPrompts,
-    /// More units in flight than the baseline ever had: what is served there has nothing to be compared with.
-    MoreInFlight,
-}
-
-/// What a signal is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// What is asked.
-    Workload,
-    /// How it is served.
-    Behavior,
-}
 
 /// What live windows say.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,77 +79,6 @@ pub enum Drift {
     },
     /// The baseline is of something else.
     Incomparable(Incomparable),
-}
-
-impl Signal {
-    /// What the signal is about.
-    #[must_use]
-    pub const fn family(self) -> Family {
-        match self {
-            Self::Longer(_) | Self::Shorter(_) | Self::LongerPrompts | Self::ShorterPrompts | Self::MoreInFlight => {
-                Family::Workload
-            }
-            Self::Slower(_) | Self::Errors(_) => Family::Behavior,
-        }
-    }
-
-    /// Kind and metric as they are stored; signals without a metric store 0.
-    fn code(self) -> (u8, u8) {
-        match self {
-            Self::Slower(metric) => (0, codes::of_metric(metric)),
-            Self::Errors(metric) => (1, codes::of_metric(metric)),
-            Self::Longer(metric) => (2, codes::of_metric(metric)),
-            Self::Shorter(metric) => (3, codes::of_metric(metric)),
-            Self::LongerPrompts => (4, 0),
-            Self::ShorterPrompts => (5, 0),
-            Self::MoreInFlight => (6, 0),
-        }
-    }
-
-    fn from_code(kind: u8, metric: u8) -> Option<Self> {
-        let metric = codes::metric(metric)?;
-        match kind {
-            0 => Some(Self::Slower(metric)),
-            1 => Some(Self::Errors(metric)),
-            2 => Some(Self::Longer(metric)),
-            3 => Some(Self::Shorter(metric)),
-            4 => Some(Self::LongerPrompts),
-            5 => Some(Self::ShorterPrompts),
-            6 => Some(Self::MoreInFlight),
-            _ => None,
-        }
-    }
-}
-
-impl Signal {
-    /// The name in the status. It is recorded and compared there, so it stays even where messages say the same
-    /// otherwise.
-    #[must_use]
-    pub fn name(self) -> String {
-        match self {
-            Self::Slower(metric) => format!("{} is slower", metric.as_str()),
-            Self::Errors(metric) => format!("{} has more errors", metric.as_str()),
-            Self::Longer(metric) => format!("{} is higher", metric.as_str()),
-            Self::Shorter(metric) => format!("{} is lower", metric.as_str()),
-            Self::LongerPrompts => "more prompts are long".to_owned(),
-            Self::ShorterPrompts => "more prompts are short".to_owned(),
-            Self::MoreInFlight => "more runs are in flight".to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Slower(metric) => write!(f, "{metric} is slower"),
-            Self::Errors(metric) => write!(f, "{metric} has more errors"),
-            Self::Longer(metric) => write!(f, "{metric} is higher"),
-            Self::Shorter(metric) => write!(f, "{metric} is lower"),
-            Self::LongerPrompts => f.write_str("more prompts are long"),
-            Self::ShorterPrompts => f.write_str("more prompts are short"),
-            Self::MoreInFlight => f.write_str("more runs are in flight"),
-        }
-    }
 }
 
 /// The test of live windows against a baseline.
@@ -283,7 +189,7 @@ impl LiveTest {
         if let Err(incomparable) = compare_identities(&self.baseline.identity, identity) {
             return Drift::Incomparable(incomparable);
         }
-        let limit = -self.alpha.ln();
+        let limit = self.limit();
         let (Some((workload, ln_workload)), Some((behavior, ln_behavior))) =
             (self.worst(Family::Workload), self.worst(Family::Behavior))
         else {
@@ -309,26 +215,43 @@ impl LiveTest {
     #[must_use]
     pub fn shown(&self, family: Family) -> Vec<(Signal, f64)> {
         let Some((worst, ln_mean)) = self.worst(family) else { return Vec::new() };
-        let values = self.values(family);
-        let (limit, alone) = (-self.alpha.ln(), (values.len() as f64).ln() - self.alpha.ln());
+        let values = self.values(|signal| signal.family() == family);
+        let (limit, alone) = (self.limit(), (values.len() as f64).ln() + self.limit());
         let alarms = |(signal, ln_e): &(Signal, f64)| *ln_e >= alone || (*signal == worst && ln_mean >= limit);
         let mut shown: Vec<(Signal, f64)> = values.into_iter().filter(alarms).collect();
         shown.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         shown
     }
 
-    /// Every signal of a family with the log of its e-value.
-    fn values(&self, family: Family) -> Vec<(Signal, f64)> {
-        let own = self.signals.iter().filter(|(signal, _)| signal.family() == family);
+    /// Whether a part of the runs has become slower: the mean of the e-values of its own signals has reached
+    /// `1 / alpha`.
+    ///
+    /// An alarm says that some signal of a family has drifted. The strongest need not be the cause: a slow tool makes
+    /// runs slower, too. So this asks all evidence of the part, whether the alarm names it or not. While nothing of the
+    /// part is slower, the mean of its e-processes is an e-process, however they depend on each other and on other
+    /// parts (Vovk and Wang, arXiv 1912.06116). So it ever reaches `1 / alpha` with a probability of at most `alpha`
+    /// (Ville, 1939). No alarm rests on this: the probability of a false one stays as it is.
+    #[must_use]
+    pub fn is_slower(&self, part: Part) -> bool {
+        ln_mean(&self.values(|signal| signal.part() == Some(part))).is_some_and(|ln_e| ln_e >= self.limit())
+    }
+
+    /// The log of an e-value that is an alarm.
+    fn limit(&self) -> f64 {
+        -self.alpha.ln()
+    }
+
+    /// Every signal of a kind with the log of its e-value.
+    fn values(&self, is_meant: impl Fn(Signal) -> bool) -> Vec<(Signal, f64)> {
+        let own = self.signals.iter().filter(|(signal, _)| is_meant(**signal));
         own.map(|(signal, tracked)| (*signal, tracked.process.ln_e(Direction::Above))).collect()
     }
 
     /// The worst signal of a family, and the log of the family's mean. `None` when the baseline has none.
     fn worst(&self, family: Family) -> Option<(Signal, f64)> {
-        let values = self.values(family);
+        let values = self.values(|signal| signal.family() == family);
         let (worst, _) = values.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        let sum = values.iter().fold(f64::NEG_INFINITY, |sum, (_, ln_e)| ln_add(sum, *ln_e));
-        Some((*worst, sum - (values.len() as f64).ln()))
+        Some((*worst, ln_mean(&values)?))
     }
 
     fn close_block(&mut self, ends_seconds: u64) {
@@ -392,6 +315,12 @@ impl Tracked {
     fn new() -> Self {
         Self { process: SequentialT::new(), excess: 0.0, variance: 0.0 }
     }
+}
+
+/// The log of the mean of e-values; `None` where there are none.
+fn ln_mean(values: &[(Signal, f64)]) -> Option<f64> {
+    let sum = values.iter().fold(f64::NEG_INFINITY, |sum, (_, ln_e)| ln_add(sum, *ln_e));
+    (!values.is_empty()).then(|| sum - (values.len() as f64).ln())
 }
 
 /// The end of the block that a window belongs to; blocks are aligned to multiples of their length.

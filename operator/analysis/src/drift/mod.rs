@@ -7,6 +7,7 @@
 
 pub mod baseline;
 pub mod live;
+mod signal;
 
 use std::{collections::BTreeMap, fmt};
 

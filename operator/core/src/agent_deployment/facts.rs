@@ -228,7 +228,8 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         Why::Profiling { profile, .. }
         | Why::ProfilingFailed { profile, .. }
         | Why::NoFeasibleConfiguration { profile, .. } => profile.clone(),
-        Why::ReprofilingPlanned { at, .. } | Why::ReprofilingAfterDrift { at, .. } => at.clone(),
+        Why::ReprofilingPlanned { at, .. } => at.clone(),
+        Why::ReprofilingAfterDrift { waits, .. } => waits.subject().to_owned(),
         Why::ReprofilingBudgetUsed { month, .. } => month.clone(),
         Why::RevisionStarting { revision, .. }
         | Why::RevisionFailing { revision, .. }

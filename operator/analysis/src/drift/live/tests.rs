@@ -3,7 +3,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit};
 
-use super::{BASELINE_SECONDS, Baseline, Counted, Counts, Drift, Family, Identity, LiveTest, Signal};
+use super::{BASELINE_SECONDS, Baseline, Counted, Counts, Drift, Family, Identity, LiveTest, Part, Signal};
 
 /// A day and a few hours of traffic: windows of ten minutes, slower by day than by night.
 struct Traffic {
@@ -220,6 +220,24 @@ fn a_test_that_resumes_between_blocks_says_the_same() {
     other.promoted_seconds += 1;
     let error = LiveTest::resume(other, 0.01, &whole.encode()).unwrap_err();
     assert_eq!(error.to_string(), "stored state belongs to another configuration or baseline");
+}
+
+#[test]
+fn the_time_of_whole_runs_is_of_no_part_and_a_part_without_signals_is_never_slower() {
+    let slower = Traffic { latency: 1.5, ..traffic() }.test(1);
+    assert_eq!(slower.shown(Family::Behavior)[0].0, Signal::Slower(Metric::AgentRunLatency));
+    assert_eq!([Part::Model, Part::Tools].map(|part| slower.is_slower(part)), [false, false]);
+    let parts: Vec<(Metric, Part)> =
+        Metric::ALL.into_iter().filter_map(|metric| Some((metric, Signal::Slower(metric).part()?))).collect();
+    let expected = [
+        (Metric::ModelTime, Part::Model),
+        (Metric::ToolTime, Part::Tools),
+        (Metric::RequestLatency, Part::Model),
+        (Metric::RequestTimeToFirstToken, Part::Model),
+        (Metric::InterTokenLatency, Part::Model),
+    ];
+    assert_eq!(parts, expected);
+    assert!(Metric::ALL.into_iter().all(|metric| Signal::Errors(metric).part().is_none()));
 }
 
 /// Statuses in users' clusters hold these names, and memories the codes.

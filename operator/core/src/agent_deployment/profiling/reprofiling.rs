@@ -40,7 +40,7 @@ use crate::{
         world::{OwnedObject, World},
     },
     plan::{AT_ONCE, Child, Note, SOON},
-    why::{Blocked, Why},
+    why::{AfterDrift, Blocked, Why},
 };
 
 /// What is recorded of repetitions, and whether one is in progress.
@@ -71,7 +71,9 @@ pub(in crate::agent_deployment) fn decide(
         let background = match (under_way, schedule) {
             (Some(why), _) => Some(Background::Measuring(why)),
             (None, Err(why)) => Some(Background::Idle(why)),
-            (None, Ok(_)) if planner.state.next_at.is_none() => None,
+            (None, Ok(_)) if planner.state.next_at.is_none() => {
+                after_drift::awaited(world, drift).map(Background::Idle)
+            }
             (None, Ok(_)) => Some(Background::Idle(held.unwrap_or_else(|| parts.join(planner.planned(None))))),
         };
         let reprofiling = Some(planner.state).filter(|state| *state != ReprofilingStatus::default());
@@ -190,7 +192,11 @@ impl Planner<'_> {
         let at = at.map(|at| at.to_string()).unwrap_or_default();
         let why = match (self.state.because, &self.call) {
             (ReprofilingCause::Drift, Some(call)) => {
-                Why::ReprofilingAfterDrift { at, held, risk: call.risk.clone(), latest }
+                let waits = match held {
+                    None => AfterDrift::Rest { until: at },
+                    Some(held) => AfterDrift::Else { since: at, held },
+                };
+                Why::ReprofilingAfterDrift { waits, risk: call.risk.clone(), latest }
             }
             (ReprofilingCause::Drift, None) | (ReprofilingCause::Schedule, _) => {
                 Why::ReprofilingPlanned { at, held, latest }

@@ -1,5 +1,6 @@
 //! What serves changes, or what users ask does. The clock is the test's, and so is what pods count.
 
+mod attribution;
 mod histories;
 mod memories;
 
@@ -81,8 +82,12 @@ impl Life {
     }
 
     /// Users send for so many hours, and the operator looks after each block.
-    fn hours(mut self, hours: i64, users: Users) -> Self {
-        for _ in 0..hours * 6 {
+    fn hours(self, hours: i64, users: Users) -> Self {
+        self.blocks(hours * 6, users)
+    }
+
+    fn blocks(mut self, blocks: i64, users: Users) -> Self {
+        for _ in 0..blocks {
             self.count(users);
             self.settle();
         }

@@ -9,6 +9,8 @@ pub(crate) struct Users {
     pub(crate) runs: u64,
     /// How much slower the model is than it was.
     pub(crate) slower: f64,
+    /// The median time that tools take of a run before they are slower, in microseconds.
+    pub(crate) tools: f64,
     /// How much slower tools are.
     pub(crate) slower_tools: f64,
     /// How much longer answers are.
@@ -17,7 +19,8 @@ pub(crate) struct Users {
     pub(crate) failures: u64,
 }
 
-pub(crate) const USUAL: Users = Users { runs: 40, slower: 1.0, slower_tools: 1.0, longer: 1.0, failures: 5 };
+pub(crate) const USUAL: Users =
+    Users { runs: 40, slower: 1.0, tools: 40_000.0, slower_tools: 1.0, longer: 1.0, failures: 5 };
 pub(crate) const SLOWER: Users = Users { slower: 1.3, ..USUAL };
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the same numbers from a seed everywhere.
@@ -48,7 +51,7 @@ impl Users {
         let load = 1.0 + 0.3 * f64::from(band) + 0.05 * dice.uniform();
         let chance = (self.failures * runs) as f64 / 1_000.0;
         let failed = (chance + dice.uniform()) as u64;
-        let (model, tools) = (150_000.0 * load * self.slower, 40_000.0 * self.slower_tools);
+        let (model, tools) = (150_000.0 * load * self.slower, self.tools * self.slower_tools);
         let row = |metric, buckets: Histogram| MetricWindow {
             metric,
             unit: Unit::Run,

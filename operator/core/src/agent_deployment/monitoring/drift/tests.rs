@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_analysis::drift::{
     baseline::Counts,
-    live::{BLOCK_SECONDS, Family},
+    live::{ATTRIBUTED_BLOCKS, BLOCK_SECONDS, Family, Part},
 };
 use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, RING_WINDOWS, Window};
 
@@ -77,19 +77,52 @@ fn ln_e(memory: &Memory, family: Family) -> f64 {
     memory.test().and_then(|test| test.ln_e(family)).expect("a block has been tested")
 }
 
+/// Whether the model and tools are shown to be slower.
+fn slower_parts(memory: &Memory) -> [bool; 2] {
+    let test = memory.test().expect("a block has been tested");
+    [Part::Model, Part::Tools].map(|part| test.is_slower(part))
+}
+
 /// Of twenty plans that are watched for three days and change in nothing, none alarms at a level of 1 % for the
-/// workload and for behaviour.
+/// workload, for behaviour and for each part.
 #[test]
 fn what_stays_as_it_is_raises_no_alarm() {
     let limit = -super::ALPHA.ln();
-    let alarms: Vec<(u64, f64, f64)> = (0..20)
+    let alarms: Vec<(u64, f64, f64, [bool; 2])> = (0..20)
         .map(|seed| {
             let memory = watched(&mut Pods::new(seed), None, (USUAL, 4 * BLOCKS_OF_A_DAY)).expect("there was traffic");
-            (seed, ln_e(&memory, Family::Workload), ln_e(&memory, Family::Behavior))
+            (seed, ln_e(&memory, Family::Workload), ln_e(&memory, Family::Behavior), slower_parts(&memory))
         })
-        .filter(|(_, workload, behavior)| *workload >= limit || *behavior >= limit)
+        .filter(|(_, workload, behavior, parts)| *workload >= limit || *behavior >= limit || *parts != [false; 2])
         .collect();
     assert_eq!(alarms, vec![]);
+}
+
+#[test]
+fn a_part_is_slower_where_its_own_signals_show_it_and_no_other_part_is() {
+    let mut pods = Pods::new(1);
+    let day = watched(&mut pods, None, (USUAL, BLOCKS_OF_A_DAY));
+    let parts = |users| {
+        let memory = watched(&mut pods.clone(), day.clone(), (users, 6 * 6)).expect("there was traffic");
+        slower_parts(&memory)
+    };
+    let slow_tools = Users { slower_tools: 4.0, ..USUAL };
+    let both = Users { slower_tools: 4.0, ..SLOWER };
+    let failing = Users { failures: 100, ..USUAL };
+    let found = [SLOWER, slow_tools, both, failing].map(parts);
+    assert_eq!(found, [[true, false], [false, true], [true, true], [false, false]]);
+}
+
+#[test]
+fn tools_that_become_slow_in_the_middle_of_a_day_a_week_later_show_it_within_a_day_of_blocks() {
+    let mut pods = Pods::new(3);
+    let week = watched(&mut pods, None, (USUAL, 8 * BLOCKS_OF_A_DAY + BLOCKS_OF_A_DAY / 2));
+    let slow_tools = Users { slower_tools: 1.5, ..USUAL };
+    let parts = |blocks| {
+        let memory = watched(&mut pods.clone(), week.clone(), (slow_tools, blocks)).expect("there was traffic");
+        slower_parts(&memory)
+    };
+    assert_eq!([6, ATTRIBUTED_BLOCKS.into()].map(parts), [[false, false], [false, true]]);
 }
 
 #[test]

@@ -112,8 +112,9 @@ pub fn conditions(world: &World, drift: &DriftStatus) -> Vec<Draft> {
 }
 
 fn with_risk(drift: &DriftStatus) -> String {
-    let risk = drift.risk.as_ref().map(|risk| format!("; at risk: {}", risk.message)).unwrap_or_default();
-    format!("{}{risk}", drift.message)
+    let Some(risk) = &drift.risk else { return drift.message.clone() };
+    let doubt = risk.blocks_left.map(|left| format!(" ({left} more blocks show whether tools are slower)"));
+    format!("{}; at risk: {}{}", drift.message, risk.message, doubt.unwrap_or_default())
 }
 
 /// What a person can do about another workload.
