@@ -92,7 +92,7 @@ test-unit: ## Run unit, property and fixture tests.
 	cargo test --workspace --locked
 
 # Plans that are not yet part of every run.
-FAULTS_BY_HAND ?= no_watch_that_breaks beside_a_quota of_two_agents_that_share
+FAULTS_BY_HAND ?= no_watch_that_breaks beside_a_quota of_two_agents_that_share at_any_stage_is::case_1_edited
 .PHONY: test-faults
 test-faults: ## Play every fault at every write and list of the operator, against an API server in memory.
 	cargo test --workspace --locked --test faults -- --include-ignored --skip a_real_server_are_recorded --skip a_defect_in_the_product $(addprefix --skip ,$(FAULTS_BY_HAND))
@@ -151,6 +151,11 @@ BENCH_RUNTIME ?=
 bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and a bare loop (by hand, with nothing else running).
 	cargo build --workspace --locked --release --bin slipway-agent-runtime
 	e2e/bench/runtime.py --binary $(BIN:debug=release)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
+
+.PHONY: bench-prompts
+bench-prompts: ## Measure what writing the prompt of a run's next step costs (a minute of one core).
+	cargo build --locked --profile $(PROFILE) --workspace --example bench_prompts
+	$(BIN)/examples/bench_prompts
 
 .PHONY: bench-growth
 bench-growth: ## Measure how the agent runtime's memory grows over a million runs (by hand).

@@ -143,7 +143,7 @@ impl App {
         let prompt = prompts(&config, &tools, backend.token_prompts())?;
         let access = config.authentication.as_ref().map(Access::new).transpose().map_err(SetUpError::Access)?;
         let abilities = Abilities {
-            takes_sampling: config.engine.takes_sampling(),
+            sampling: backend.sampling(),
             takes_formats: config.engine.takes_formats(),
             has_chat_template: matches!(prompt, Prompts::Chat(_)),
             own_tools: Arc::default(),
@@ -170,6 +170,7 @@ impl App {
             backend: Arc::clone(&backend),
             tools: Arc::clone(&tools),
             admission: Arc::clone(&admission),
+            sampling: config.sampling,
             warm_up: config.warm_up,
             max_tokens: config.max_tokens_per_step,
             timeout: run_timeout,

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use slipway_runtime_config::WarmUp;
+use slipway_runtime_config::{Sampling, WarmUp};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,6 +22,8 @@ pub struct ReadinessWatch {
     pub tools: Arc<Registry>,
     /// The admission that it opens and closes.
     pub admission: Arc<Admission>,
+    /// How the agent wants tokens chosen.
+    pub sampling: Sampling,
     /// The shapes to generate first.
     pub warm_up: WarmUp,
     /// The longest generation.
@@ -116,6 +118,10 @@ impl ReadinessWatch {
 
     async fn find_out(&self, known: &mut Known) -> Readiness {
         match self.backend.ready().await {
+            Ok(()) if let Some(why) = self.without_place() => {
+                known.is_warm = false;
+                return Readiness::NotReady { why };
+            }
             // Others keep their model warm, and a generation there costs money.
             Ok(()) if known.is_warm || self.backend.is_elsewhere() => {}
             Ok(()) => {
@@ -137,6 +143,18 @@ impl ReadinessWatch {
         *known = Known { is_warm: true, failed: 0 };
         // Without all its tools the agent would be another one.
         self.tools.missing().map_or(Readiness::Ready, |why| Readiness::NotReady { why })
+    }
+
+    /// What of the agent's sampling the model has no place for, and what is to be done.
+    fn without_place(&self) -> Option<String> {
+        let lacking = self.backend.sampling().lacking(self.sampling);
+        (!lacking.is_empty()).then(|| {
+            let fields = lacking.join(", ");
+            format!(
+                "the model has no input for {fields} of agent.sampling, or its server does not tell: \
+                 add such inputs to its configuration, or remove them from agent.sampling"
+            )
+        })
     }
 
     /// Whether an engine that served goes on after so many failures in a row.

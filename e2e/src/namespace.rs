@@ -144,6 +144,27 @@ impl Namespace {
         Ok(())
     }
 
+    /// Removes the namespace, and waits until nothing is left of it.
+    ///
+    /// # Errors
+    /// When it is still there after `limit`, with what Kubernetes says keeps it.
+    pub async fn delete_to_its_end(self, limit: Duration) -> Outcome<()> {
+        let namespaces: Api<KubernetesNamespace> = Api::all(self.client.clone());
+        let name = self.name.clone();
+        self.delete().await?;
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let found = namespaces.get_opt(&name).await;
+            let found = found.map_err(|source| refused(format!("get namespace {name}"), source))?;
+            let Some(namespace) = found else { return Ok(()) };
+            if tokio::time::Instant::now() > deadline {
+                let (what, last) = (format!("namespace {name}: gone"), format!("{:?}", namespace.status));
+                return Err(ScenarioError::TimedOut { what, seconds: limit.as_secs(), last });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// The objects of a kind.
     pub fn api<K>(&self) -> Api<K>
     where

@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use kube::ResourceExt;
 use pretty_assertions::assert_eq;
-use serde_json::json;
-use slipway_crds::labels;
+use serde_json::{Value, json};
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, agent_deployment::Stage},
+};
 use slipway_e2e::{
     agents::{READY_LIMIT, draw_question, facts_agent, fresh_seed, namespace_with_servers},
     cluster,
@@ -14,6 +18,9 @@ use slipway_e2e::{
     operator::Operator,
     store::RETENTION,
 };
+
+/// How long a namespace may take to go: pods that serve stay for their longest run first.
+const NAMESPACE_LIMIT: Duration = Duration::from_secs(180);
 
 /// Folders of engines that are in the store.
 async fn engines(namespace: &Namespace, pod: &str) -> BTreeSet<String> {
@@ -60,5 +67,16 @@ async fn a_sweep_removes_what_an_agent_left_and_nothing_that_another_needs() {
     namespace.teach(&question).await.unwrap();
     let run = namespace.ask("facts-agent", &question.question).await.unwrap();
     assert_eq!(run["answer"].as_str(), Some(question.answer.as_str()), "{run}");
-    namespace.delete().await.unwrap();
+    namespace_goes_while_an_agent_serves_and_another_begins(namespace, &other).await;
+}
+
+/// Nothing of ours has a finalizer, so nothing waits for the operator.
+async fn namespace_goes_while_an_agent_serves_and_another_begins(namespace: Namespace, other: &Value) {
+    let begins = namespace.apply(other).await.unwrap();
+    let is_under_way = |agent: &AgentDeployment| {
+        let stage = agent.status.as_ref().and_then(|status| status.stage);
+        if stage.is_some_and(|stage| stage != Stage::Serving) { Ok(()) } else { Err(format!("{stage:?}")) }
+    };
+    namespace.wait(&begins.name_any(), "under way", READY_LIMIT, is_under_way).await.unwrap();
+    namespace.delete_to_its_end(NAMESPACE_LIMIT).await.unwrap();
 }

@@ -237,12 +237,8 @@ def outcome(expected, found):
 
 
 # Why prompts of these templates differ.
-STRING_LOOP = "It loops over the characters of arguments that are a text; `loop.last` is not known there."
 KNOWN = {
     "meetkai-functionary-medium-v3.1": "It adds texts to one marked `safe`, which makes transformers escape them as HTML.",
-    "tool_chat_template_llama3.2_pythonic": STRING_LOOP,
-    "tool_chat_template_llama4_pythonic": STRING_LOOP,
-    "tool_chat_template_toolace": STRING_LOOP,
 }
 
 OUTCOMES = ["text", "refused", "failed", "rendered", "different"]

@@ -27,7 +27,7 @@ use crate::{
         record::RecordError,
     },
     profile,
-    reconcile::{Context, ReconcileError, caught, key, publish_panic},
+    reconcile::{Context, ReconcileError, caught, key, publish_panic, publish_panic_as_event},
     store,
     watches::{self, Controlled, Named, Queues, Watches},
 };
@@ -97,14 +97,18 @@ fn outcome(result: &Result<Action, ReconcileError>) -> &'static str {
     }
 }
 
-/// The same of a claim. Its status is Kubernetes' own: a panic is logged, and nothing is written there.
+/// The same of a claim. Its status is Kubernetes' own: of a panic there is an event.
 async fn guarded_store(
     (named, claims): (Arc<Named<PersistentVolumeClaim>>, Cache<DeserializeGuard<PersistentVolumeClaim>>),
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let Some(DeserializeGuard(Ok(claim))) = object(&named, &claims) else { return Ok(Action::await_change()) };
     let started = tokio::time::Instant::now();
-    let result = caught(store::reconcile::reconcile(Arc::new(claim), context.clone())).await;
+    let claim = Arc::new(claim);
+    let result = caught(store::reconcile::reconcile(claim.clone(), context.clone())).await;
+    if let Err(error @ ReconcileError::Panicked { .. }) = &result {
+        publish_panic_as_event(&context, claim.as_ref(), error).await;
+    }
     context.metrics.reconciled("PersistentVolumeClaim", outcome(&result), started.elapsed());
     result
 }

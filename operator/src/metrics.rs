@@ -1,5 +1,6 @@
 //! The operator's own counters, for Prometheus.
 
+mod agents;
 mod conditions;
 mod costs;
 mod engines;
@@ -31,15 +32,12 @@ use slipway_crds::{
 
 pub use self::notifications::NotificationOutcome;
 use self::{
-    conditions::Conditions,
-    costs::Costs,
+    agents::Agents,
     engines::EngineBuilds,
     gauges::Watched,
     jobs::Jobs,
     notifications::Notifications,
-    objectives::Objectives,
     profiles::Campaigns,
-    rollouts::Rollouts,
     stores::{Claims, Stores},
 };
 use crate::kube_io::cache::Cache;
@@ -82,10 +80,7 @@ impl Shown {
     fn register(&self, registry: &mut Registry) {
         // No `..`: what is not registered is not shown.
         let Self { agents, engines, profiles, jobs, stores } = self.clone();
-        registry.register_collector(Box::new(Conditions(agents.clone())));
-        registry.register_collector(Box::new(Objectives(agents.clone())));
-        registry.register_collector(Box::new(Costs(agents.clone())));
-        registry.register_collector(Box::new(Rollouts(agents)));
+        registry.register_collector(Box::new(Agents(agents)));
         registry.register_collector(Box::new(EngineBuilds(engines)));
         registry.register_collector(Box::new(Campaigns(profiles)));
         registry.register_collector(Box::new(Jobs(jobs)));

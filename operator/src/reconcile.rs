@@ -34,7 +34,7 @@ use crate::{
     evidence::Pods,
     kube_io::{
         applied::Applied,
-        apply::{self, ApplyError, Seen, Target},
+        apply::{self, ApplyError, Ground, Target},
         cache::Caches,
         events::EventRecorder,
         neighbours::Neighbours,
@@ -170,7 +170,18 @@ impl ReconcileError {
     }
 }
 
+/// How a plan was carried out.
+pub struct Carried<K> {
+    /// When to look again.
+    pub action: Action,
+    /// The object with the status of the plan, where that was written.
+    pub recorded: Option<K>,
+}
+
 /// Carries a plan out: status, announcements, children, removals, events.
+///
+/// A child that the look has read as it should be is not read again. Of a plan that was made at a glance, children are
+/// written over the version that the glance has seen.
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed
 /// ends there. Children are applied in the order of the plan, but Jobs and what leads to them come last. Nothing is
@@ -181,41 +192,10 @@ impl ReconcileError {
 /// At the first refusal; the next reconciliation starts over.
 pub async fn carry_out<K, S>(
     context: &Context,
-    object: &K,
-    observed: Option<&S>,
-    plan: Plan<S>,
-) -> Result<Action, ReconcileError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
-    S: Serialize + PartialEq + Conditioned,
-{
-    carry_out_on(context, (object, observed), plan, None).await
-}
-
-/// The same of a plan that was made at a glance. Children are written over the version that the glance has seen,
-/// without another look at them.
-///
-/// # Errors
-/// At the first refusal; the next reconciliation starts over.
-pub async fn carry_out_at_a_glance<K, S>(
-    context: &Context,
     (object, observed): (&K, Option<&S>),
     plan: Plan<S>,
-    seen: &Seen,
-) -> Result<Action, ReconcileError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
-    S: Serialize + PartialEq + Conditioned,
-{
-    carry_out_on(context, (object, observed), plan, Some(seen)).await
-}
-
-async fn carry_out_on<K, S>(
-    context: &Context,
-    (object, observed): (&K, Option<&S>),
-    plan: Plan<S>,
-    glanced: Option<&Seen>,
-) -> Result<Action, ReconcileError>
+    ground: Ground<'_>,
+) -> Result<Carried<K>, ReconcileError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
@@ -237,14 +217,14 @@ where
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
-    // Whatever caches show: a plan that was made on what the API server says is compared with it to the end.
-    let target = Target { client: &context.client, applied: &context.applied, glanced, namespace: &namespace };
+    // A plan that was made on what the API server says is compared with what it said, and else asks again.
+    let target = Target { client: &context.client, applied: &context.applied, ground, namespace: &namespace };
     for child in in_order(&children) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(target, child).await {
             if let ApplyError::Changed { .. } = error {
                 debug!(error = &error as &dyn Error, "a plan is made again");
-                return Ok(Action::requeue(AGAIN));
+                return Ok(Carried { action: Action::requeue(AGAIN), recorded: None });
             }
             publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
@@ -257,10 +237,11 @@ where
             return Err(ReconcileError::Apply(error));
         }
     }
-    record::status(&context.client, recorded, Some(&first), &status).await.map_err(ReconcileError::Record)?;
+    let last = record::status(&context.client, recorded, Some(&first), &status).await;
+    let last = last.map_err(ReconcileError::Record)?;
     told?;
     context.failures.forget(&key(object));
-    Ok(Action::requeue(requeue))
+    Ok(Carried { action: Action::requeue(requeue), recorded: last.or(written) })
 }
 
 /// Children in the order in which they are applied: what serves does not wait for work that a quota refuses.
@@ -302,6 +283,20 @@ pub async fn caught(
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a message").to_owned()
+}
+
+/// Says of an object whose status is Kubernetes' own that its reconciliation panicked: an event alone.
+pub async fn publish_panic_as_event<K>(context: &Context, object: &K, error: &ReconcileError)
+where
+    K: Resource<DynamicType = ()>,
+{
+    if context.leadership.check().is_err() {
+        return;
+    }
+    let note = Note::warning(Reason::ReconcilePanicked, chain(error));
+    if let Err(error) = context.recorder.publish(object, &[note]).await {
+        warn!(error = &error as &dyn Error, "a panic could not be published");
+    }
 }
 
 /// Says on the object that its reconciliation panicked: an event, and `Stalled`. Nothing depends on its being told.

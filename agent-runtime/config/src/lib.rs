@@ -139,11 +139,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Whether the engine's entry takes a [`Sampling`].
-    pub fn takes_sampling(&self) -> bool {
-        self.dialect.takes_sampling()
-    }
-
     /// Whether the engine holds tokens to a schema, and gives their probabilities.
     pub fn takes_formats(&self) -> bool {
         self.dialect.takes_formats()

@@ -60,20 +60,6 @@ fn http_problems(change: impl FnOnce(&mut HttpTool)) -> Vec<String> {
 }
 
 #[test]
-fn sampling_is_refused_where_the_engine_takes_the_likeliest_token() {
-    let with = |dialect| {
-        let mut config = demo();
-        config.engine.dialect = dialect;
-        config.sampling.top_k = Some(20);
-        config.validate().map_err(|problems| problems.iter().map(Problem::to_string).collect::<Vec<_>>())
-    };
-    let refused = "sampling: has no effect on this engine, which takes the likeliest token; leave it out, or use another \
-                   backend";
-    assert_eq!(with(TextDialect::LlmApi), Err(vec![refused.to_owned()]));
-    assert_eq!(with(TextDialect::OpenAi), Ok(()));
-}
-
-#[test]
 fn what_is_written_is_what_is_read() {
     let config = demo();
     assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);

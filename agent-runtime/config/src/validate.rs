@@ -178,9 +178,6 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
             "is ReAct, which has no chat template; leave chatTemplate out".into()
         });
     }
-    check.that(sampling.is_default() || engine.takes_sampling(), "sampling", || {
-        "has no effect on this engine, which takes the likeliest token; leave it out, or use another backend".into()
-    });
     validate_sampling(&mut check, *sampling);
     validate_tools(&mut check, tools);
     mcp::validate(&mut check, mcp_servers);

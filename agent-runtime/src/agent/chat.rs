@@ -2,11 +2,17 @@
 
 mod calls;
 mod client;
+mod generated;
 mod messages;
 mod offer;
 mod vocabulary;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use minijinja::Value;
 use slipway_runtime_config::Schema;
@@ -24,7 +30,6 @@ use super::{
     grammar::ToolCall,
     marks::Written,
     state::Step,
-    transcript::GeneratedTurn,
     wishes::{ClientCall, Wishes},
 };
 
@@ -89,6 +94,8 @@ pub struct Talk {
     now: Timestamp,
     /// The prompt of the first step.
     first: Written,
+    /// The prompt of the last question alone, once it was needed.
+    of_question: Arc<OnceLock<Option<String>>>,
 }
 
 impl fmt::Debug for Talk {
@@ -255,7 +262,7 @@ impl ChatFormat {
         let first = self.render(messages.clone(), &offer, Turns::AreAsked, now)?;
         let schema = client::schema(&wishes.format);
         let (format, wishes) = (Arc::clone(self), Arc::clone(wishes));
-        Ok(Talk { format, messages, wishes, offer, schema, now, first })
+        Ok(Talk { format, messages, wishes, offer, schema, now, first, of_question: Arc::default() })
     }
 
     fn render(
@@ -422,26 +429,5 @@ impl Talk {
             return Ok(self.first.clone());
         }
         self.format.render(messages, &self.offer, Turns::AreAsked, self.now)
-    }
-
-    /// The last turn, as the engine gave it. Where the template writes all of it, though in other words, the next
-    /// prompt can go on from it.
-    pub(super) fn generated(&self, steps: &[Step]) -> GeneratedTurn {
-        let Some((step, earlier)) = steps.split_last() else { return GeneratedTurn::default() };
-        let turn = GeneratedTurn { written: None, said: step.text.clone(), tokens: step.generated.clone() };
-        if turn.tokens.is_empty() || !self.format.is_one_message(step) {
-            return turn;
-        }
-        let mut messages = self.messages.clone();
-        earlier.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
-        let before = messages.len();
-        self.format.write(step, &self.offer, &mut messages);
-        if messages.len() == before {
-            return turn;
-        }
-        messages.truncate(before + 1);
-        let written = self.format.render(messages, &self.offer, Turns::AreOver, self.now).ok();
-        let written = written.map(|written| written.text).filter(|text| self.format.has_all(step, text));
-        GeneratedTurn { written, ..turn }
     }
 }

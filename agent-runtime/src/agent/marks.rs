@@ -4,7 +4,10 @@
 //! the marks of questions and results, before the template sees them. It is taken out of the rendered prompt again, and
 //! no token lies across its places.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use minijinja::{Value, value::ValueKind};
 
@@ -16,6 +19,8 @@ const BREAK: char = '\u{FDD0}';
 pub struct Marks {
     /// By their first character.
     of: BTreeMap<char, Vec<String>>,
+    /// The bytes that one of them may begin at: few texts have these.
+    begins: Vec<u8>,
 }
 
 /// A prompt, and where no token may lie across.
@@ -36,7 +41,9 @@ impl Marks {
                 of.entry(first).or_default().push(mark);
             }
         }
-        Self { of }
+        let firsts = of.keys().copied().chain([BREAK]);
+        let begins: BTreeSet<u8> = firsts.map(|first| first.encode_utf8(&mut [0; 4]).as_bytes()[0]).collect();
+        Self { of, begins: begins.into_iter().collect() }
     }
 
     /// The same text with its marks broken.
@@ -47,7 +54,9 @@ impl Marks {
         };
         let mut broken = String::new();
         let mut done = 0;
-        for (at, first) in text.char_indices() {
+        let places = text.bytes().enumerate().filter(|(_, byte)| self.begins.contains(byte));
+        let places = places.filter_map(|(at, _)| Some((at, text.get(at..)?.chars().next()?)));
+        for (at, first) in places {
             let next = at + first.len_utf8();
             if first == BREAK {
                 broken.push_str(&text[done..at]);

@@ -12,7 +12,7 @@ use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 pub use slipway_runtime_config::{REHEARSED_ARGUMENT as ARGUMENT, REHEARSED_TOOL as TOOL};
 
 use super::grammar::{self, ToolCall};
-use crate::backend::{Backend, BackendError, EngineLoad, FinishReason, Generation, Piece};
+use crate::backend::{Backend, BackendError, EngineLoad, FinishReason, Generation, Piece, SamplingFields};
 
 /// What the answers of made-up runs say.
 const ANSWER: &str = "done";
@@ -44,6 +44,10 @@ impl Backend for Rehearsal {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         self.engine.ready()
+    }
+
+    fn sampling(&self) -> SamplingFields {
+        self.engine.sampling()
     }
 
     fn load(&self) -> BoxFuture<'_, EngineLoad> {

@@ -26,7 +26,7 @@ struct Part {
 /// A turn of the model that the next prompt may keep as it was generated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeneratedTurn {
-    /// What the template makes of the conversation up to its end; nothing where it lacks something of the turn.
+    /// What the template makes of it, behind the prompt that it answers; nothing where that lacks something of it.
     pub written: Option<String>,
     /// Its text, as the engine gave it.
     pub said: String,
@@ -73,6 +73,14 @@ impl Transcript {
         Ok((tokens, Kept { tokens: counted(self.count()), kept: counted(kept), is_continued }))
     }
 
+    /// A prompt as the one that was sent before, and the rest; nothing where it does not begin with that one.
+    pub fn split<'a>(&self, prompt: &'a Written) -> Option<(&'a str, &'a str)> {
+        let (count, begin) = self.written_by(prompt);
+        // A turn that was kept has not been sent yet.
+        let is_whole = count > 0 && count == self.parts.len() && self.count() == self.sent.len();
+        is_whole.then(|| prompt.text.split_at(begin))
+    }
+
     /// Notes what was sent.
     pub fn note_sent(&mut self, tokens: &[u32]) {
         tokens.clone_into(&mut self.sent);
@@ -102,9 +110,8 @@ impl Transcript {
     /// Takes the turn as it was generated, where the prompt goes on with it.
     fn keep_turn(&mut self, tokenizer: &Tokenizer, prompt: &Written, turn: &GeneratedTurn) {
         let GeneratedTurn { written: Some(written), said, tokens } = turn else { return };
-        let (Some(last), (count, begin)) = (tokens.last(), self.written_by(prompt)) else { return };
-        let is_whole = count == self.parts.len() && count > 0 && prompt.text.starts_with(written.as_str());
-        let Some(text) = written.get(begin..).filter(|_| is_whole) else { return };
+        let (Some(last), Some((_, rest))) = (tokens.last(), self.split(prompt)) else { return };
+        let Some(text) = Some(written.as_str()).filter(|text| rest.starts_with(text)) else { return };
         let at_mark = tokenizer.mark(*last).and_then(|mark| Some(text.rfind(mark)? + mark.len()));
         // White space may follow the end of a turn.
         let at_mark = at_mark.filter(|end| text[*end..].trim().is_empty());

@@ -14,7 +14,6 @@ use axum::{
 use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use slipway_runtime_config::Sampling;
 
 use crate::{
     agent::{Conversation, Outcome, RunEvent, State, Wishes},
@@ -79,10 +78,6 @@ pub(super) async fn run(
     let thread = body.thread_id.take().zip(body.run_id.take());
     let wants_events = thread.is_some() || wants_events(&headers);
     let mut start = body.validate(thread.is_some(), &service.abilities())?;
-    if !service.abilities.takes_sampling && start.sampling != Sampling::default() {
-        let problem = "is not supported: this agent's engine takes the likeliest token; leave it out";
-        return Err(ApiError::invalid("temperature, top_p, top_k, seed", problem));
-    }
     let request = ("runs", wants_events, &start.conversation, start.max_tokens, start.sampling, &start.wishes);
     start.key = service.outcomes.key(&headers, tenant.as_ref(), request)?;
     start.tenant = tenant;
@@ -181,7 +176,12 @@ impl RunBody {
                          or `threadId` and `runId` with the other fields of AG-UI's RunAgentInput";
             return Err(ApiError::invalid(field, format!("unknown field `{field}`, {known}")));
         }
-        let sampling = sampling::read(Asked { temperature, top_p, top_k, seed, ..Asked::default() })?;
+        let (asked, beyond) = Asked { temperature, top_p, top_k, seed, ..Asked::default() }.split(abilities.sampling);
+        if !beyond.is_empty() {
+            let problem = "is not supported: this agent's model has no input for it; leave it out";
+            return Err(ApiError::invalid(&beyond.join(", "), problem));
+        }
+        let sampling = sampling::read(asked)?;
         if max_tokens == Some(0) {
             return Err(ApiError::invalid("maxTokens", "is 0; must be at least 1"));
         }

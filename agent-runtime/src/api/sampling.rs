@@ -3,6 +3,7 @@
 use slipway_runtime_config::Sampling;
 
 use super::error::ApiError;
+use crate::backend::{SamplingField, SamplingFields};
 
 /// What a request asks for, as it stands in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,17 +17,23 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The fields that say something.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let said = [
-            ("temperature", self.temperature.is_some()),
-            ("top_p", self.top_p.is_some()),
-            ("top_k", self.top_k.is_some()),
-            ("presence_penalty", self.presence_penalty.is_some()),
-            ("frequency_penalty", self.frequency_penalty.is_some()),
-            ("seed", self.seed.is_some()),
-        ];
-        said.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name)
+    /// What is for an engine that takes these, and the names of what is not.
+    pub(super) fn split(mut self, taken: SamplingFields) -> (Self, Vec<&'static str>) {
+        let beyond = SamplingField::ALL.into_iter().filter(|field| !taken.has(*field));
+        let ignored = beyond.filter(|field| self.drop(*field)).map(SamplingField::name).collect();
+        (self, ignored)
+    }
+
+    /// Forgets a part, and says whether it was there.
+    fn drop(&mut self, field: SamplingField) -> bool {
+        match field {
+            SamplingField::Temperature => self.temperature.take().is_some(),
+            SamplingField::TopP => self.top_p.take().is_some(),
+            SamplingField::TopK => self.top_k.take().is_some(),
+            SamplingField::PresencePenalty => self.presence_penalty.take().is_some(),
+            SamplingField::FrequencyPenalty => self.frequency_penalty.take().is_some(),
+            SamplingField::Seed => self.seed.take().is_some(),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     access::{Access, Exceeded, Tenant, TenantPlace},
     agent::{Agent, Conversation, Opening, RunRequest, Usage, Wishes},
     aside::{LONG, aside},
+    backend::SamplingFields,
     clock::{Clock, Timestamp},
     failure::with_causes,
     telemetry::{Gpus, Metrics, Recorder, RefusalReason, Session, TaskJudgement},
@@ -79,8 +80,8 @@ pub struct Service {
 /// What clients may ask of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether the engine takes what clients say of how tokens are chosen.
-    pub takes_sampling: bool,
+    /// What the engine takes of what clients say of how tokens are chosen.
+    pub sampling: SamplingFields,
     /// Whether the engine holds tokens to a format, and gives their probabilities.
     pub takes_formats: bool,
     /// Whether prompts are written by a chat template.
@@ -157,7 +158,11 @@ impl Origin {
 impl Service {
     /// What clients may ask of the agent now.
     pub fn abilities(&self) -> Abilities {
-        Abilities { own_tools: Arc::clone(&self.agent.tools.catalog().names), ..self.abilities.clone() }
+        Abilities {
+            sampling: self.agent.backend.sampling(),
+            own_tools: Arc::clone(&self.agent.tools.catalog().names),
+            ..self.abilities.clone()
+        }
     }
 
     /// Admits a run and starts its task. It continues whether its events are read or not, until they are dropped. One

@@ -19,11 +19,66 @@ pub struct ModelReadyResponse {
     pub ready: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelConfigRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelConfigResponse {
+    #[prost(message, optional, tag = "1")]
+    pub config: ::core::option::Option<ModelConfig>,
+}
+/// What a model takes and gives, completed by its backend.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelConfig {
+    #[prost(string, tag = "2")]
+    pub platform: ::prost::alloc::string::String,
+    #[prost(int32, tag = "4")]
+    pub max_batch_size: i32,
+    #[prost(message, repeated, tag = "5")]
+    pub input: ::prost::alloc::vec::Vec<ModelInput>,
+    #[prost(message, repeated, tag = "6")]
+    pub output: ::prost::alloc::vec::Vec<ModelOutput>,
+    #[prost(message, optional, tag = "19")]
+    pub model_transaction_policy: ::core::option::Option<ModelTransactionPolicy>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelInput {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "DataType", tag = "2")]
+    pub data_type: i32,
+    #[prost(bool, tag = "8")]
+    pub optional: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelOutput {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "DataType", tag = "2")]
+    pub data_type: i32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelTransactionPolicy {
+    #[prost(bool, tag = "1")]
+    pub decoupled: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InferTensorContents {
     #[prost(bool, repeated, tag = "1")]
     pub bool_contents: ::prost::alloc::vec::Vec<bool>,
     #[prost(int32, repeated, tag = "2")]
     pub int_contents: ::prost::alloc::vec::Vec<i32>,
+    #[prost(int64, repeated, tag = "3")]
+    pub int64_contents: ::prost::alloc::vec::Vec<i64>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub uint_contents: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub uint64_contents: ::prost::alloc::vec::Vec<u64>,
+    #[prost(float, repeated, tag = "6")]
+    pub fp32_contents: ::prost::alloc::vec::Vec<f32>,
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub bytes_contents: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
@@ -40,7 +95,7 @@ pub struct ModelInferRequest {
 }
 /// Nested message and enum types in `ModelInferRequest`.
 pub mod model_infer_request {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct InferInputTensor {
         #[prost(string, tag = "1")]
         pub name: ::prost::alloc::string::String,
@@ -68,7 +123,7 @@ pub struct ModelInferResponse {
 }
 /// Nested message and enum types in `ModelInferResponse`.
 pub mod model_infer_response {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct InferOutputTensor {
         #[prost(string, tag = "1")]
         pub name: ::prost::alloc::string::String,
@@ -87,6 +142,71 @@ pub struct ModelStreamInferResponse {
     pub error_message: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub infer_response: ::core::option::Option<ModelInferResponse>,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DataType {
+    TypeInvalid = 0,
+    TypeBool = 1,
+    TypeUint8 = 2,
+    TypeUint16 = 3,
+    TypeUint32 = 4,
+    TypeUint64 = 5,
+    TypeInt8 = 6,
+    TypeInt16 = 7,
+    TypeInt32 = 8,
+    TypeInt64 = 9,
+    TypeFp16 = 10,
+    TypeFp32 = 11,
+    TypeFp64 = 12,
+    TypeString = 13,
+    TypeBf16 = 14,
+}
+impl DataType {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::TypeInvalid => "TYPE_INVALID",
+            Self::TypeBool => "TYPE_BOOL",
+            Self::TypeUint8 => "TYPE_UINT8",
+            Self::TypeUint16 => "TYPE_UINT16",
+            Self::TypeUint32 => "TYPE_UINT32",
+            Self::TypeUint64 => "TYPE_UINT64",
+            Self::TypeInt8 => "TYPE_INT8",
+            Self::TypeInt16 => "TYPE_INT16",
+            Self::TypeInt32 => "TYPE_INT32",
+            Self::TypeInt64 => "TYPE_INT64",
+            Self::TypeFp16 => "TYPE_FP16",
+            Self::TypeFp32 => "TYPE_FP32",
+            Self::TypeFp64 => "TYPE_FP64",
+            Self::TypeString => "TYPE_STRING",
+            Self::TypeBf16 => "TYPE_BF16",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TYPE_INVALID" => Some(Self::TypeInvalid),
+            "TYPE_BOOL" => Some(Self::TypeBool),
+            "TYPE_UINT8" => Some(Self::TypeUint8),
+            "TYPE_UINT16" => Some(Self::TypeUint16),
+            "TYPE_UINT32" => Some(Self::TypeUint32),
+            "TYPE_UINT64" => Some(Self::TypeUint64),
+            "TYPE_INT8" => Some(Self::TypeInt8),
+            "TYPE_INT16" => Some(Self::TypeInt16),
+            "TYPE_INT32" => Some(Self::TypeInt32),
+            "TYPE_INT64" => Some(Self::TypeInt64),
+            "TYPE_FP16" => Some(Self::TypeFp16),
+            "TYPE_FP32" => Some(Self::TypeFp32),
+            "TYPE_FP64" => Some(Self::TypeFp64),
+            "TYPE_STRING" => Some(Self::TypeString),
+            "TYPE_BF16" => Some(Self::TypeBf16),
+            _ => None,
+        }
+    }
 }
 /// Generated client implementations.
 pub mod grpc_inference_service_client {
@@ -229,6 +349,32 @@ pub mod grpc_inference_service_client {
                 .insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelReady"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn model_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ModelConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelConfigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ModelConfig"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// One decoupled generation per stream: one request, any number of responses.
         pub async fn model_stream_infer(
             &mut self,
@@ -283,6 +429,13 @@ pub mod grpc_inference_service_server {
             request: tonic::Request<super::ModelReadyRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ModelReadyResponse>,
+            tonic::Status,
+        >;
+        async fn model_config(
+            &self,
+            request: tonic::Request<super::ModelConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ModelConfigResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the ModelStreamInfer method.
@@ -457,6 +610,52 @@ pub mod grpc_inference_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ModelReadySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/ModelConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ModelConfigSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::ModelConfigRequest>
+                    for ModelConfigSvc<T> {
+                        type Response = super::ModelConfigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ModelConfigRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_config(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ModelConfigSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -27,8 +27,9 @@ use crate::{
 
 pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{LinkError, OpenAi, OpenAiError, OpenAiServer};
+pub use sampling::{SamplingField, SamplingFields};
 use tokens::Tokenizer;
-pub use triton::{EndpointError, Entry, Triton};
+pub use triton::{EndpointError, Entry, Misfit, Misfits, Side, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.
 pub trait Backend: Send + Sync + 'static {
@@ -45,6 +46,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether others run it, and other pods ask the same one. It has no first use, and its generations cost money.
     fn is_elsewhere(&self) -> bool {
         false
+    }
+
+    /// What requests may say of how tokens are chosen; nothing before the engine was found ready, where it depends on
+    /// its model.
+    fn sampling(&self) -> SamplingFields {
+        SamplingFields::ALL
     }
 
     /// Whether prompts may be put as tokens.
@@ -218,6 +225,14 @@ pub enum BackendError {
         /// The server or a model.
         what: String,
     },
+    /// The model is another one than its entry needs.
+    #[error("Triton's model {model:?} does not fit: {misfits}")]
+    Misfit {
+        /// Its name.
+        model: String,
+        /// What of its configuration does not fit.
+        misfits: Misfits,
+    },
     /// The key of an upstream cannot be read.
     #[error("the upstream's headers cannot be used")]
     Headers(#[source] HeadersError),
@@ -279,6 +294,7 @@ impl BackendError {
             Self::Engine { fault, .. } => *fault,
             Self::Unreachable { .. }
             | Self::NotReady { .. }
+            | Self::Misfit { .. }
             | Self::Headers(_)
             | Self::Authorities(_)
             | Self::Denied { .. }
@@ -294,6 +310,7 @@ impl BackendError {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NotReady { .. } => "not_ready",
+            Self::Misfit { .. } => "misfit",
             Self::Headers(_) => "headers",
             Self::Authorities(_) => "certificates",
             Self::Denied { .. } => "denied",
@@ -312,6 +329,7 @@ impl BackendError {
         match self {
             Self::Unreachable { .. }
             | Self::NotReady { .. }
+            | Self::Misfit { .. }
             | Self::Headers(_)
             | Self::Authorities(_)
             | Self::Denied { .. }

@@ -24,11 +24,41 @@ pub fn is_overflow(words: &str) -> bool {
     WORDS.iter().any(|known| words.contains(known))
 }
 
+/// How many tokens there is room for, where a refusal of TensorRT-LLM's LLM API says what the prompt has and what fits.
+pub fn room(words: &str) -> Option<u32> {
+    let number = |name: &str| {
+        let behind = words.split_once(name)?.1.trim_start().strip_prefix('(')?;
+        // It writes lengths as Python writes what it has divided: 4000.0.
+        behind.split([')', '.']).next()?.parse::<u32>().ok()
+    };
+    let (prompt, all) = (number("prompt length")?, number("should not exceed max_seq_len")?);
+    all.checked_sub(prompt)?.checked_sub(number("query length").unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::is_overflow;
+    use super::{is_overflow, room};
+
+    #[rstest]
+    #[case(
+        "The sum of prompt length (4000) and query length (6) max_tokens (256) should not exceed max_seq_len (4096)",
+        Some(90)
+    )]
+    #[case(
+        "The sum of prompt length (4000.0), query length (0) max_tokens (256) should not exceed max_seq_len (4096)",
+        Some(96)
+    )]
+    #[case(
+        "The sum of prompt length (5000) and query length (0) max_tokens (1) should not exceed max_seq_len (4096)",
+        None
+    )]
+    #[case("The sum of prompt length (72417.0), query length (0) should not exceed max_num_tokens (69632)", None)]
+    #[case("CUDA out of memory", None)]
+    fn a_refusal_says_how_many_tokens_there_is_room_for(#[case] words: &str, #[case] expected: Option<u32>) {
+        assert_eq!(room(words), expected, "{words}");
+    }
 
     #[rstest]
     #[case::vllm("This model's maximum context length is 8 tokens. However, you requested 9 tokens.", true)]

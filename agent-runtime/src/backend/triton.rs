@@ -1,13 +1,19 @@
 //! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
+mod configuration;
 mod ensemble;
 mod llm_api;
+mod sampling;
 mod tensor;
 mod text;
 mod tokens;
 mod vllm;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use async_stream::try_stream;
 use futures::{
@@ -23,13 +29,17 @@ use tonic::{
 use crate::trace_context::TraceContext;
 
 use super::{
-    Backend, BackendError, Generation, Piece, TokenPrompts,
+    Backend, BackendError, Generation, Piece, SamplingFields, TokenPrompts,
     inference::{
-        ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse, ServerReadyRequest,
-        grpc_inference_service_client::GrpcInferenceServiceClient,
+        ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
+        ModelStreamInferResponse, ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
     },
+    overflow,
     tokens::Tokenizer,
 };
+
+pub use configuration::{Misfit, Misfits, Side};
+use sampling::SamplingInputs;
 
 /// Triton is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,6 +61,15 @@ pub struct Triton {
     endpoint: String,
     model: String,
     entry: Entry,
+    known: Arc<RwLock<Known>>,
+}
+
+/// What is known of the model's configuration.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// Whether the model that is loaded was asked for it.
+    is_of_this_model: bool,
+    sampling: SamplingInputs,
 }
 
 /// What an entry takes and gives.
@@ -106,7 +125,7 @@ impl Triton {
             .tcp_nodelay(true)
             .connect_lazy();
         let client = GrpcInferenceServiceClient::new(channel);
-        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry })
+        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry, known: Arc::default() })
     }
 
     fn failed(&self, status: Status) -> BackendError {
@@ -116,6 +135,15 @@ impl Triton {
             }
             _ => BackendError::engine(status.message().to_owned()),
         }
+    }
+
+    /// Starts a generation.
+    async fn ask(&self, generation: Generation) -> Result<(Streaming<ModelStreamInferResponse>, Reader), BackendError> {
+        let trace = generation.trace.clone();
+        let (request, reader) = self.entry.begin(&self.model, generation, self.known().sampling)?;
+        let mut client = self.client.clone();
+        let response = client.model_stream_infer(traced(stream::iter([request]), trace.as_ref())).await;
+        Ok((response.map_err(|status| self.failed(status))?.into_inner(), reader))
     }
 
     async fn ask_ready(&self) -> Result<(), BackendError> {
@@ -135,7 +163,52 @@ impl Triton {
             Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => false,
             Err(status) => return Err(self.failed(status)),
         };
-        if is_ready { Ok(()) } else { Err(not_ready()) }
+        if is_ready { self.probe().await } else { Err(not_ready()) }
+    }
+
+    /// Asks for the model's configuration, once for each time that it was loaded.
+    async fn probe(&self) -> Result<(), BackendError> {
+        if self.known().is_of_this_model {
+            return Ok(());
+        }
+        let sampling = match self.ask_configuration().await? {
+            Some(configuration) => {
+                let misfit = |misfits| BackendError::Misfit { model: self.model.clone(), misfits };
+                configuration::check(&self.entry, &configuration).map_err(misfit)?;
+                let sampling = SamplingInputs::of(&self.entry, &configuration);
+                let takes = sampling.fields().names();
+                tracing::info!(model = self.model, ?takes, "the model's configuration fits");
+                sampling
+            }
+            None => SamplingInputs::default(),
+        };
+        self.learn(|known| *known = Known { is_of_this_model: true, sampling });
+        Ok(())
+    }
+
+    /// The model's configuration; nothing where the server keeps it shut, or knows no such question.
+    async fn ask_configuration(&self) -> Result<Option<ModelConfig>, BackendError> {
+        let mut request = tonic::Request::new(ModelConfigRequest { name: self.model.clone(), version: String::new() });
+        request.set_timeout(READY_TIMEOUT);
+        match self.client.clone().model_config(request).await {
+            Ok(answer) => Ok(answer.into_inner().config),
+            // Triton refuses a restricted API as unavailable. What has no cause was said by the server.
+            Err(status)
+                if matches!(status.code(), Code::Unimplemented | Code::Unavailable) && status.source().is_none() =>
+            {
+                tracing::warn!(model = self.model, said = status.message(), "the model's configuration is not told");
+                Ok(None)
+            }
+            Err(status) => Err(self.failed(status)),
+        }
+    }
+
+    fn known(&self) -> Known {
+        *self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -143,13 +216,14 @@ impl Backend for Triton {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let this = self.clone();
         let pieces = try_stream! {
-            let trace = generation.trace.clone();
-            let (request, mut reader) = this.entry.begin(&this.model, generation)?;
-            let mut client = this.client.clone();
-            let response = client.model_stream_infer(traced(stream::iter([request]), trace.as_ref())).await;
-            let mut responses = response.map_err(|status| this.failed(status))?.into_inner();
+            let with_fewer = this.entry.says_room().then(|| generation.clone());
+            let (mut responses, mut reader) = this.ask(generation).await?;
+            let mut message = responses.message().await.map_err(|status| this.failed(status))?;
+            if let Some(fewer) = with_fewer.zip(message.as_ref()).and_then(|(all, refusal)| fewer(all, refusal)) {
+                (responses, reader) = this.ask(fewer).await?;
+                message = responses.message().await.map_err(|status| this.failed(status))?;
+            }
             loop {
-                let message = responses.message().await.map_err(|status| this.failed(status))?;
                 let read = match message {
                     None => Some(reader.end()?),
                     Some(message) if !message.error_message.is_empty() => {
@@ -167,13 +241,28 @@ impl Backend for Triton {
                         return;
                     }
                 }
+                message = responses.message().await.map_err(|status| this.failed(status))?;
             }
         };
         pieces.boxed()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
-        Box::pin(self.ask_ready())
+        Box::pin(async {
+            let answer = self.ask_ready().await;
+            if answer.is_err() {
+                // Another model may be loaded next, from another configuration.
+                self.learn(|known| known.is_of_this_model = false);
+            }
+            answer
+        })
+    }
+
+    fn sampling(&self) -> SamplingFields {
+        match self.entry {
+            Entry::Vllm => SamplingFields::ALL,
+            Entry::Text | Entry::Tokens(_) | Entry::Ensemble | Entry::LlmApi => self.known().sampling.fields(),
+        }
     }
 
     fn token_prompts(&self) -> TokenPrompts {
@@ -185,32 +274,49 @@ impl Backend for Triton {
 }
 
 impl Entry {
-    /// The request of a generation, as [`Triton`] sends it.
+    /// The request of a generation, as [`Triton`] sends it to a model without inputs for how tokens are chosen.
     ///
     /// # Errors
     /// The prompt has no tokens.
     pub fn request(&self, model: &str, generation: Generation) -> Result<ModelInferRequest, BackendError> {
-        self.begin(model, generation).map(|(request, _)| request)
+        self.begin(model, generation, SamplingInputs::default()).map(|(request, _)| request)
     }
 
-    /// The request of a generation, and what reads its responses.
-    fn begin(&self, model: &str, generation: Generation) -> Result<(ModelInferRequest, Reader), BackendError> {
+    /// Whether its engine refuses more tokens than its context holds behind the prompt, and says how many it does.
+    /// Others generate those.
+    const fn says_room(&self) -> bool {
         match self {
-            Self::Text => Ok((text::request(model, generation), Reader::Text)),
+            Self::LlmApi => true,
+            Self::Text | Self::Tokens(_) | Self::Ensemble | Self::Vllm => false,
+        }
+    }
+
+    /// The request of a generation to a model with these inputs, and what reads its responses.
+    fn begin(
+        &self,
+        model: &str,
+        generation: Generation,
+        inputs: SamplingInputs,
+    ) -> Result<(ModelInferRequest, Reader), BackendError> {
+        let sampling = generation.sampling;
+        let (mut request, reader, shape): (_, _, &[usize]) = match self {
+            Self::Text => (text::request(model, generation), Reader::Text, &[1]),
             Self::Tokens(tokenizer) => {
                 let (request, reader) = tokens::begin(model, generation, tokenizer)?;
-                Ok((request, Reader::Tokens(reader)))
+                (request, Reader::Tokens(reader), &[1, 1])
             }
             Self::Ensemble => {
                 let (request, reader) = ensemble::begin(model, generation);
-                Ok((request, Reader::Ensemble(reader)))
+                (request, Reader::Ensemble(reader), &[1, 1])
             }
-            Self::Vllm => Ok((vllm::request(model, generation), Reader::Vllm(vllm::Reader::default()))),
+            Self::Vllm => (vllm::request(model, generation), Reader::Vllm(vllm::Reader::default()), &[1]),
             Self::LlmApi => {
-                let (request, reader) = llm_api::begin(model, generation);
-                Ok((request, Reader::LlmApi(reader)))
+                let (request, reader) = llm_api::begin(model, generation, inputs.draws(sampling));
+                (request, Reader::LlmApi(reader), &[1])
             }
-        }
+        };
+        request.inputs.extend(inputs.tensors(sampling, shape));
+        Ok((request, reader))
     }
 }
 
@@ -237,6 +343,12 @@ impl Reader {
             Self::Ensemble(reader) => Ok(reader.end()),
         }
     }
+}
+
+/// The generation with as many tokens as there is room for, where a refusal says that there is some.
+fn fewer(all: Generation, refusal: &ModelStreamInferResponse) -> Option<Generation> {
+    let max_tokens = overflow::room(&refusal.error_message).filter(|room| (1..all.max_tokens).contains(room))?;
+    Some(Generation { max_tokens, ..all })
 }
 
 /// A request in its span. Triton reads the same headers as servers of HTTP.

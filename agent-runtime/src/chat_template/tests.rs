@@ -89,6 +89,9 @@ fn json_is_written_as_python_does(#[case] source: &str, #[case] expected: &str) 
 #[case::sequences("{{ 'a' is sequence }} {{ {} is sequence }} {{ 1 is sequence }}", "True True False")]
 #[case::loops("{% for i in [1, 2, 3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "13")]
 #[case::broken_off("{% for i in [1, 2, 3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "1")]
+#[case::last("{% for i in [1, 2, 3] if i != 3 %}{{ i }}{{ ',' if not loop.last }}{% endfor %}", "1,2")]
+#[case::last_of_a_text("{% for c in 'aüb' %}{{ c }}{% if not loop.last %},{% endif %}{% endfor %}", "a,ü,b")]
+#[case::last_of_nothing("{% for c in '' %}{{ loop.last }}{% else %}none{% endfor %}", "none")]
 #[case::neighbours("{% for i in [1, 2] %}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}", "2;1;")]
 #[case::namespaces(
     "{% set ns = namespace(n=0) %}{% for i in [1, 2] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",

@@ -132,6 +132,37 @@ async fn the_request_has_the_tensors_of_the_entry(
     assert_eq!(seen.borrow().requests, [ModelInferRequest { model_name, model_version: String::new(), id, inputs }]);
 }
 
+const TOO_MANY: &str =
+    "The sum of prompt length (4092) and query length (0) max_tokens (7) should not exceed max_seq_len (4096)";
+
+#[tokio::test]
+async fn an_engine_that_refuses_more_tokens_than_fit_is_asked_for_those_that_do() {
+    let answers = vec![vec![failure(TOO_MANY)], vec![llm_api("Answer: 5", "length")]];
+    let server = stand_in(Behavior::InTurn(answers));
+    let seen = server.seen.subscribe();
+    let pieces = generate(server, Entry::LlmApi).await.expect("the generation succeeds");
+    assert_eq!(pieces, [piece("Answer: 5", 1, Some(FinishReason::Length))]);
+    let limits: Vec<_> = seen.borrow().requests.iter().map(|request| request.inputs[2].clone()).collect();
+    assert_eq!(limits, [7, 4].map(|limit| number("sampling_param_max_tokens", limit)));
+}
+
+#[rstest]
+#[case::no_room(TOO_MANY.replace("4092", "4096"))]
+#[case::another_failure("CUDA out of memory".to_owned())]
+#[tokio::test]
+async fn a_refusal_without_room_is_final(#[case] words: String) {
+    let server = stand_in(Behavior::InTurn(vec![vec![failure(&words)]]));
+    let error = generate(server, Entry::LlmApi).await.expect_err("nothing fits");
+    assert_eq!(error.to_string(), format!("the engine failed: {words}"));
+}
+
+#[tokio::test]
+async fn an_engine_that_refuses_twice_is_not_asked_a_third_time() {
+    let server = stand_in(Behavior::InTurn(vec![vec![failure(TOO_MANY)], vec![failure(TOO_MANY)]]));
+    let error = generate(server, Entry::LlmApi).await.expect_err("nothing fits");
+    assert_eq!((error.kind(), error.to_string()), ("context_length", format!("the engine failed: {TOO_MANY}")));
+}
+
 #[tokio::test]
 async fn the_pieces_of_vllm_arrive_with_all_tokens_so_far() {
     let responses = vec![vllm("Answer: ", 2, "None"), vllm("", 0, "None"), vllm("ü", 1, "stop")];

@@ -18,7 +18,7 @@ use serde_json::Value;
 use slipway_agent_runtime::{
     api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
-    backend::{Backend, BackendError, FinishReason, Generation, Piece},
+    backend::{Backend, BackendError, FinishReason, Generation, Piece, SamplingFields},
     clock::{Clock, ManualClock, Timestamp},
 };
 use slipway_runtime_config::{HttpTool, Parameter, ResultPick, RuntimeConfig, Tool, ToolKind};
@@ -168,6 +168,10 @@ impl Backend for ScriptedBackend {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn sampling(&self) -> SamplingFields {
+        SamplingFields::NONE
     }
 }
 

@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 78] = [
+const PURE: [&str; 81] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -52,6 +52,7 @@ const PURE: [&str; 78] = [
     "api/sampling.rs",
     "backend/sampling.rs",
     "agent/chat/calls.rs",
+    "agent/chat/generated.rs",
     "agent/chat/messages.rs",
     "agent/chat/vocabulary.rs",
     "agent/grammar.rs",
@@ -77,7 +78,9 @@ const PURE: [&str; 78] = [
     "backend/tokens/answer.rs",
     "backend/tokens/detokenizer.rs",
     "backend/tokens/stop_words.rs",
+    "backend/triton/configuration.rs",
     "backend/triton/llm_api.rs",
+    "backend/triton/sampling.rs",
     "backend/triton/tensor.rs",
     "backend/triton/text.rs",
     "backend/triton/tokens.rs",

@@ -4,6 +4,7 @@ mod admin;
 mod certificates;
 mod chat;
 mod chat_wishes;
+mod configuration;
 mod dialects;
 mod drain;
 mod engine_load;

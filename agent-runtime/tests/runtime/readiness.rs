@@ -9,11 +9,11 @@ use futures::{
 use pretty_assertions::assert_eq;
 use slipway_agent_runtime::{
     api::admission::{Admission, Readiness},
-    backend::{Backend, BackendError, FinishReason, Generation, Piece},
+    backend::{Backend, BackendError, FinishReason, Generation, Piece, SamplingField, SamplingFields},
     readiness::{Pauses, ReadinessWatch},
     tools::Registry,
 };
-use slipway_runtime_config::WarmUp;
+use slipway_runtime_config::{Sampling, WarmUp};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,9 @@ struct Engine {
     generations: watch::Sender<Vec<Generation>>,
     context: usize,
     is_elsewhere: bool,
+    /// What its model takes of how tokens are chosen, and what the agent wants of that.
+    takes: watch::Sender<SamplingFields>,
+    wanted: Sampling,
 }
 
 impl Backend for Engine {
@@ -53,6 +56,10 @@ impl Backend for Engine {
         Box::pin(async move { if is_ready { Ok(()) } else { Err(not_ready) } })
     }
 
+    fn sampling(&self) -> SamplingFields {
+        *self.takes.borrow()
+    }
+
     fn is_elsewhere(&self) -> bool {
         self.is_elsewhere
     }
@@ -64,6 +71,7 @@ fn watched(engine: &Arc<Engine>) -> (Arc<Admission>, CancellationToken) {
         backend: Arc::clone(engine) as _,
         tools: Arc::new(Registry::new(&[]).expect("no tools")),
         admission: Arc::clone(&admission),
+        sampling: engine.wanted,
         warm_up: WarmUp { longest_prompt_characters: 24 },
         max_tokens: 8,
         timeout: Duration::from_secs(60),
@@ -91,7 +99,8 @@ fn server_elsewhere() -> Arc<Engine> {
 
 fn new(context: usize, is_elsewhere: bool) -> Engine {
     let (is_ready, generations) = (watch::Sender::new(false), watch::Sender::default());
-    Engine { is_ready, questions: watch::Sender::default(), generations, context, is_elsewhere }
+    let (takes, wanted) = (watch::Sender::new(SamplingFields::NONE), Sampling::default());
+    Engine { is_ready, questions: watch::Sender::default(), generations, context, is_elsewhere, takes, wanted }
 }
 
 /// Leaves so many questions unanswered, and returns once the next was answered.
@@ -157,6 +166,24 @@ async fn a_shape_that_does_not_fit_keeps_the_pod_unready_and_is_named() {
     let why = "the warm-up generation of the longest shape failed: the engine failed: \
                the prompt does not fit the context";
     until(&admission, &Readiness::NotReady { why: why.into() }).await;
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_model_without_an_input_for_the_agents_sampling_keeps_the_pod_unready_until_it_has_one() {
+    let wanted = Sampling { temperature_thousandths: Some(700), seed: Some(5), ..Sampling::default() };
+    let engine = Arc::new(Engine { wanted, ..new(32, false) });
+    engine.is_ready.send_replace(true);
+    let temperature = SamplingFields::which(|field| field == SamplingField::Temperature);
+    engine.takes.send_replace(temperature);
+    let (admission, stop) = watched(&engine);
+    let why = "the model has no input for seed of agent.sampling, or its server does not tell: \
+               add such inputs to its configuration, or remove them from agent.sampling";
+    until(&admission, &Readiness::NotReady { why: why.into() }).await;
+    assert_eq!(engine.generations.borrow().len(), 0);
+    engine.takes.send_replace(SamplingFields::which(|_| true));
+    until(&admission, &Readiness::Ready).await;
+    assert_eq!(engine.generations.borrow().len(), 2);
     stop.cancel();
 }
 

@@ -170,6 +170,23 @@ async fn a_server_that_gives_no_tokens_has_its_turns_written_by_the_template() {
     assert_eq!(run["steps"][1]["prompt"], expected);
 }
 
+/// What it writes of a turn depends on the steps before, not on the question alone.
+#[tokio::test]
+async fn a_template_that_numbers_turns_keeps_the_tokens_of_all_of_them() {
+    let numbers = QWEN3.replace("{{- content }}", "{{- loop.index }}{{- content }}");
+    let agent = agent(&numbers, (Gives::Tokens, LONG), &[CALL, CALL, CALL, "4"], |_| {}).await;
+    let run = agent.run("2+2?").await;
+    assert_eq!(run["answer"], "4");
+    let generated: Vec<u32> = CALL.bytes().map(u32::from).chain([258]).collect();
+    let prompts = agent.prompts();
+    for pair in prompts.windows(2) {
+        let before = [pair[0].as_slice(), &generated].concat();
+        assert_eq!(&pair[1][..before.len()], &before[..]);
+    }
+    let kept = prompts[2].len() + generated.len();
+    assert_eq!(run["steps"][3]["prompt"], json!({ "tokens": prompts[3].len(), "keptTokens": kept }));
+}
+
 #[tokio::test]
 async fn a_template_that_leaves_thoughts_out_has_its_way() {
     let forgets = QWEN3.replace("message.reasoning_content is string", "false");

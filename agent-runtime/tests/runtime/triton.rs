@@ -9,8 +9,9 @@ use rstest::rstest;
 use slipway_agent_runtime::backend::{
     Backend, BackendError, Entry, FinishReason, Generation, Piece, Triton,
     inference::{
-        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse,
-        ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
+        InferTensorContents, ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelInferRequest,
+        ModelInferResponse, ModelReadyRequest, ModelReadyResponse, ModelStreamInferResponse, ServerReadyRequest,
+        ServerReadyResponse,
         grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer},
         model_infer_request::InferInputTensor,
         model_infer_response::InferOutputTensor,
@@ -30,6 +31,8 @@ use crate::fixture::or_hang;
 pub enum Behavior {
     /// Sends these and ends the stream.
     Sends(Vec<ModelStreamInferResponse>),
+    /// Sends these to the first request, those to the second, and so on.
+    InTurn(Vec<Vec<ModelStreamInferResponse>>),
     /// Sends these and keeps the stream open.
     SendsAndHangs(Vec<ModelStreamInferResponse>),
     /// Sends these and ends the stream when it is told to.
@@ -41,7 +44,9 @@ pub enum Behavior {
 pub struct StandIn {
     behavior: Behavior,
     is_server_ready: bool,
-    model_ready: Result<bool, Status>,
+    pub model_ready: watch::Sender<Result<bool, Status>>,
+    /// What it says of the model; by default nothing, as a server does that keeps this API shut.
+    pub configuration: watch::Sender<Result<ModelConfig, Status>>,
     pub seen: watch::Sender<Seen>,
 }
 
@@ -50,6 +55,8 @@ pub struct Seen {
     pub requests: Vec<ModelInferRequest>,
     pub cancelled: usize,
     pub ended: usize,
+    /// How often the model's configuration was asked for.
+    pub configurations: usize,
 }
 
 #[tonic::async_trait]
@@ -60,7 +67,16 @@ impl GrpcInferenceService for StandIn {
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
         assert_eq!(request.into_inner(), ModelReadyRequest { name: "agent".into(), version: String::new() });
-        self.model_ready.clone().map(|ready| Response::new(ModelReadyResponse { ready }))
+        self.model_ready.borrow().clone().map(|ready| Response::new(ModelReadyResponse { ready }))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<ModelConfigRequest>,
+    ) -> Result<Response<ModelConfigResponse>, Status> {
+        assert_eq!(request.into_inner(), ModelConfigRequest { name: "agent".into(), version: String::new() });
+        self.seen.send_modify(|seen| seen.configurations += 1);
+        self.configuration.borrow().clone().map(|config| Response::new(ModelConfigResponse { config: Some(config) }))
     }
 
     type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
@@ -72,10 +88,12 @@ impl GrpcInferenceService for StandIn {
         let infer = request.into_inner().message().await?.expect("a stream carries a request");
         self.seen.send_modify(|seen| seen.requests.push(infer));
         let (sender, receiver) = mpsc::channel(8);
+        let number = self.seen.borrow().requests.len();
         let (behavior, seen) = (self.behavior.clone(), self.seen.clone());
         tokio::spawn(async move {
             let (responses, hangs, end) = match behavior {
                 Behavior::Sends(responses) => (responses, false, None),
+                Behavior::InTurn(mut each) => (each.remove(number - 1), false, None),
                 Behavior::SendsAndHangs(responses) => (responses, true, None),
                 Behavior::SendsAndWaits(responses, end) => (responses, false, Some(end)),
             };
@@ -97,7 +115,15 @@ impl GrpcInferenceService for StandIn {
 }
 
 pub fn stand_in(behavior: Behavior) -> StandIn {
-    StandIn { behavior, is_server_ready: true, model_ready: Ok(true), seen: watch::Sender::default() }
+    let shut = Status::unavailable("This protocol is restricted, expecting header 'no'");
+    let configuration = watch::Sender::new(Err(shut));
+    StandIn {
+        behavior,
+        is_server_ready: true,
+        model_ready: watch::Sender::new(Ok(true)),
+        configuration,
+        seen: watch::Sender::default(),
+    }
 }
 
 async fn serve(server: StandIn) -> Triton {
@@ -124,7 +150,7 @@ pub fn text_bytes(text: &str) -> Vec<u8> {
 }
 
 /// A response as Triton's python backend makes it: raw contents in the order of the outputs.
-fn response(text: &str, tokens: i32, finish: &str) -> ModelStreamInferResponse {
+pub fn response(text: &str, tokens: i32, finish: &str) -> ModelStreamInferResponse {
     let infer_response = ModelInferResponse {
         model_name: "agent".into(),
         outputs: vec![
@@ -278,6 +304,7 @@ async fn readiness_is_the_servers_and_the_models(
     #[case] model_ready: Result<bool, Status>,
     #[case] message: &str,
 ) {
+    let model_ready = watch::Sender::new(model_ready);
     let server = StandIn { is_server_ready, model_ready, ..stand_in(Behavior::Sends(Vec::new())) };
     let error = serve(server).await.ready().await.expect_err("something is not ready");
     assert_eq!((error.is_unavailable(), error.to_string().as_str()), (true, message));

@@ -307,14 +307,6 @@ impl TextDialect {
         *self == Self::default()
     }
 
-    /// Whether requests may say how tokens are chosen. Other engines take the likeliest token.
-    pub const fn takes_sampling(self) -> bool {
-        match self {
-            Self::Vllm | Self::OpenAi | Self::SgLang | Self::Completions | Self::Chat => true,
-            Self::Text | Self::Ensemble | Self::LlmApi => false,
-        }
-    }
-
     /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
     pub const fn takes_formats(self) -> bool {
         match self {

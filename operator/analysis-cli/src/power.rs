@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 use slipway_analysis::judge::{
     Reference,
-    power::{CanaryPods, Forecast, Plan, Traffic},
+    power::{CanaryPods, Forecast, Plan, Traffic, UnitsAtPercentile, units_at_percentiles},
 };
-use slipway_vocabulary::evidence::Metric;
+use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{CliError, judge::Lines};
 
@@ -38,6 +38,17 @@ struct Answer {
     slower_percent: f64,
     /// The fastest first.
     schedules: Vec<Schedule>,
+    /// What a promotion takes at the percentile of each objective.
+    percentiles: Vec<AtPercentile>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AtPercentile {
+    metric: Metric,
+    percentile: Percentile,
+    /// Below so many comparable units of each revision the verdict is Inconclusive; null where that is not known yet.
+    units_of_each_revision: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,9 +76,10 @@ pub(super) fn run(args: &PowerArgs, out: &mut dyn Write) -> Result<(), CliError>
     }
     let mut lines = Lines::open(&args.evidence).map_err(CliError::Input)?;
     let config = lines.config().map_err(CliError::Input)?;
-    let mut traffic = Traffic::default();
+    let (mut traffic, mut windows) = (Traffic::default(), Vec::new());
     while let Some(window) = lines.window().map_err(CliError::Input)? {
         traffic.observe(&window);
+        windows.push(window);
     }
     let plan = Plan {
         steps: config.steps.clone(),
@@ -83,9 +95,15 @@ pub(super) fn run(args: &PowerArgs, out: &mut dyn Write) -> Result<(), CliError>
         request_spread: traffic.spread(Metric::RequestLatency),
         slower_percent: args.slower,
         schedules: forecasts.iter().map(|forecast| schedule(forecast, &plan)).collect(),
+        percentiles: units_at_percentiles(&config, &windows).into_iter().map(at_percentile).collect(),
     };
     serde_json::to_writer(&mut *out, &answer).map_err(|e| CliError::Write(e.into()))?;
     out.write_all(b"\n").map_err(CliError::Write)
+}
+
+fn at_percentile(of: UnitsAtPercentile) -> AtPercentile {
+    let UnitsAtPercentile { metric, percentile, units } = of;
+    AtPercentile { metric, percentile, units_of_each_revision: units }
 }
 
 fn schedule(forecast: &Forecast, given: &Plan) -> Schedule {

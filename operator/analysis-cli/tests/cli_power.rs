@@ -10,7 +10,11 @@ use support::Bench;
 
 /// Two minutes in which four pods of stable finish so many requests each window, of 0.7 to 1.4 seconds.
 fn traffic(bench: &Bench, per_window: u64) {
-    let mut lines = vec![json!({"config": {}}).to_string()];
+    traffic_under(bench, per_window, &json!({}));
+}
+
+fn traffic_under(bench: &Bench, per_window: u64, config: &Value) {
+    let mut lines = vec![json!({"config": config}).to_string()];
     for window in 1..=12 {
         for pod in 0..4 {
             let buckets: Vec<(u64, u64)> = (0..per_window).map(|i| (620 + i * 32 / per_window, 1)).collect();
@@ -41,6 +45,22 @@ fn the_fastest_schedule_stands_first_and_the_given_one_is_marked() {
     let first = &schedules[0];
     assert_eq!((&answer["stablePods"], &first["isDecidable"]), (&json!(4), &json!(true)));
     assert!(first["rollbackSeconds"].as_u64() <= given[0]["rollbackSeconds"].as_u64(), "{schedules:?}");
+}
+
+#[test]
+fn the_units_that_a_promotion_takes_at_a_percentile_are_stated_for_every_objective() {
+    let bench = Bench::new();
+    let objective =
+        |percentile: &str| json!({"metric": "RequestLatency", "percentile": percentile, "maxMicroseconds": 60_000_000});
+    let of = |percentile: &str| {
+        traffic_under(&bench, 60, &json!({"objectives": [objective(percentile)]}));
+        let said = answer(&bench, &[])["percentiles"].clone();
+        assert_eq!((&said[0]["metric"], &said[0]["percentile"]), (&json!("RequestLatency"), &json!(percentile)));
+        (said.as_array().unwrap().len(), said[0]["unitsOfEachRevision"].as_u64().unwrap())
+    };
+    assert_eq!([of("p90"), of("p95")], [(1, 106), (1, 179)]);
+    traffic(&bench, 60);
+    assert_eq!(answer(&bench, &[])["percentiles"], json!([]), "no objective asks");
 }
 
 #[test]

@@ -29,9 +29,20 @@ pub fn on_loopback() -> Vec<String> {
 /// Arguments that shut everything but health and inference, to the pod itself too.
 #[must_use]
 pub fn only_inference() -> Vec<String> {
+    shut(CONTROL)
+}
+
+/// Arguments that shut everything but health, inference and, on gRPC, questions for a model's configuration. These only
+/// tell what the model takes, and the sidecar compares it with what it sends.
+#[must_use]
+pub fn only_inference_and_configuration() -> Vec<String> {
+    shut(&CONTROL.replace("model-config,", ""))
+}
+
+fn shut(on_grpc: &str) -> Vec<String> {
     vec![
         format!("--http-restricted-api={CONTROL}:{NO_HEADER}"),
-        format!("--grpc-restricted-protocol={CONTROL}:{NO_HEADER}"),
+        format!("--grpc-restricted-protocol={on_grpc}:{NO_HEADER}"),
     ]
 }
 
@@ -50,7 +61,17 @@ pub fn lost_a_process(words: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::lost_a_process;
+    use super::{lost_a_process, only_inference, only_inference_and_configuration};
+
+    #[test]
+    fn the_configuration_of_models_is_told_on_grpc_alone() {
+        let http = "--http-restricted-api=metadata,shared-memory,model-config,model-repository,statistics,trace,logging:\
+                    no:header=opens";
+        let grpc = "--grpc-restricted-protocol=metadata,shared-memory,model-repository,statistics,trace,logging:\
+                    no:header=opens";
+        assert_eq!(only_inference_and_configuration(), [http, grpc]);
+        assert_eq!(only_inference()[0], http);
+    }
 
     #[test]
     fn a_process_of_the_python_backend_that_is_gone_is_told_by_tritons_words() {

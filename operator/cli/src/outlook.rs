@@ -6,7 +6,7 @@
 use slipway_analysis::judge::{
     Config, CostGuard, CountedObjective, Expectation, Observation, Reference, Step, Window,
     config::{MAX_OBJECTIVES, margin_bins},
-    power::{CanaryPods, Outlook, Plan, outlooks},
+    power::{CanaryPods, Outlook, Plan, UnitsAtPercentile, outlooks, units_at_percentiles},
 };
 use slipway_crds::v1alpha1::{
     AgentDeployment,
@@ -44,6 +44,8 @@ pub struct Forecast {
     pub pods: usize,
     /// The steps of the spec, and fewer of them.
     pub outlooks: Vec<Outlook>,
+    /// What a promotion takes at the percentiles of objectives.
+    pub at_percentiles: Vec<UnitsAtPercentile>,
 }
 
 /// Gives the time to a verdict under the steps of the spec and under fewer of them. None if rollouts are not judged, or
@@ -57,9 +59,15 @@ pub fn forecast(object: &AgentDeployment, pods: &[Evidence]) -> Option<Forecast>
     if !is_judged(object) || windows.is_empty() || plan.steps.is_empty() {
         return None;
     }
-    let outlooks = outlooks(&config(object, &plan), &windows, &plan, SLOWER);
+    let config = config(object, &plan);
     let seconds = windows.len() as u64 * WINDOW_SECONDS;
-    Some(Forecast { seconds, runs_per_second: runs(&windows) as f64 / seconds as f64, pods: pods.len(), outlooks })
+    Some(Forecast {
+        seconds,
+        runs_per_second: runs(&windows) as f64 / seconds as f64,
+        pods: pods.len(),
+        outlooks: outlooks(&config, &windows, &plan, SLOWER),
+        at_percentiles: units_at_percentiles(&config, &windows),
+    })
 }
 
 /// Runs that began in windows.
@@ -82,7 +90,17 @@ pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
     if rows.len() > 1 {
         text.push_str("fewer steps are faster, and a bad revision has more users from the start\n");
     }
+    forecast.at_percentiles.iter().filter_map(at_percentile).for_each(|line| text.push_str(&line));
     format!("Outlook at the traffic of {}:\n{}", traffic(&forecast), indented(&text))
+}
+
+/// Below the number the judge gives its reason in place of a promotion.
+fn at_percentile(of: &UnitsAtPercentile) -> Option<String> {
+    let UnitsAtPercentile { metric, percentile, units } = of;
+    let units = (*units)?;
+    Some(format!(
+        "{metric} at {percentile}: promoted from about {units} units of each revision on, TooFewUnitsAtPercentile below\n"
+    ))
 }
 
 /// `the last 60 min, 2.0 runs/s on 4 pods`.

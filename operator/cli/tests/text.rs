@@ -182,6 +182,21 @@ Outlook at the traffic of the last 10 min, 0.80 runs/s on 2 pods:
 }
 
 #[test]
+fn an_outlook_says_from_how_many_units_on_a_promotion_can_rest_on_the_percentile_of_an_objective() {
+    let mut object = rolling_out(json!({"stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20}));
+    object.spec.slo.objectives.clear();
+    let objective = json!({"name": "answer", "metric": "AgentRunLatency", "percentile": "p95", "max": "60s"});
+    object.spec.slo.objectives.push(serde_json::from_value(objective).unwrap());
+    let pods = ["a", "b"].map(|pod| ten_minutes_of("1f2e3d4c5b", pod, 4));
+    let text = outlook(&object, &pods);
+    let line = text.lines().last().unwrap();
+    let units = line.strip_prefix("  AgentRunLatency at p95: promoted from about ").unwrap();
+    let (units, rest) = units.split_once(' ').unwrap();
+    assert_eq!(rest, "units of each revision on, TooFewUnitsAtPercentile below");
+    assert!((100..100_000).contains(&units.parse::<u64>().unwrap()), "{text}");
+}
+
+#[test]
 fn an_outlook_without_traffic_or_without_a_judge_says_nothing_that_nobody_can_know() {
     let object = rolling_out(json!({"stable": "1f2e3d4c5b"}));
     assert_eq!(outlook(&object, &[]), "");

@@ -373,3 +373,21 @@ fn mcp_server(place: usize, tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
     server.retries = unsigned(*retries);
     server
 }
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The API refuses such a tool. One that is older than the rule is not taken for a Calculator.
+    #[test]
+    fn a_tool_without_the_block_of_its_type_is_no_other_tool() {
+        let kinds = ["HTTP", "MCP", "Calculator"].map(|kind| {
+            let api = serde_json::from_value(json!({"name": "orders", "type": kind})).expect("a tool of the API");
+            tool(&api, http_tool).map(|tool| tool.kind)
+        });
+        assert_eq!(kinds, [None, None, Some(ToolKind::Calculator)]);
+    }
+}

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::future::join;
+use futures::{future::join, try_join};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment, DeploymentStatus},
@@ -179,17 +179,25 @@ pub async fn observe<'a>(
     }
     let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
     let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
+    // Pods are newer than their Jobs, and Deployments newer than their pods: what has ended is seen to have run.
     let jobs = reader.list::<Job>(namespace, &ours).await?;
     let pods = reader.list::<Pod>(namespace, &ours).await?;
-    let engines = reader.list_readable::<Engine>(namespace, &ours).await?;
-    let revisions = reader.list::<ControllerRevision>(namespace, &mine).await?;
-    let deployments = reader.list::<Deployment>(namespace, &mine).await?;
-    let services = reader.list::<Service>(namespace, &mine).await?;
-    let config_maps = reader.list::<ConfigMap>(namespace, &mine).await?;
-    let claim = reader.get::<PersistentVolumeClaim>(namespace, artifact_store::CLAIM).await?;
-    let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
-    let workloads = data::workloads(reader, namespace, &object).await?;
-    let prior = data::prior(reader, namespace, &object).await?;
+    let (engines, revisions, deployments, services, config_maps, claim, profiles, kinds) = try_join!(
+        reader.list_readable::<Engine>(namespace, &ours),
+        reader.list::<ControllerRevision>(namespace, &mine),
+        reader.list::<Deployment>(namespace, &mine),
+        reader.list::<Service>(namespace, &mine),
+        reader.list::<ConfigMap>(namespace, &mine),
+        reader.get::<PersistentVolumeClaim>(namespace, artifact_store::CLAIM),
+        reader.list_readable::<Profile>(namespace, &mine),
+        KnownKinds::ask(reader),
+    )?;
+    let (workloads, prior, dataset, calibration) = try_join!(
+        data::workloads(reader, namespace, &object),
+        data::prior(reader, namespace, &object),
+        data::dataset(reader, namespace, &object),
+        data::calibration(reader, namespace, &object),
+    )?;
     let judged = judged_pods(&object, &pods);
     let revisions = readable_revisions(&revisions);
     let mut serving = deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect();
@@ -226,17 +234,12 @@ pub async fn observe<'a>(
     let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
     let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due && is_whole);
     let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
-    let kinds = KnownKinds::ask(reader).await?;
-    let route = route::observe(reader, kinds, &mine, &object).await?;
-    let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
-    let policies = match settings.network_policies.agents {
-        true => reader.list::<NetworkPolicy>(namespace, &mine).await?,
-        // Nobody is asked: it would be refused.
-        false => Vec::new(),
-    };
-    let rules = rules::observe(reader, kinds, (namespace, name), &config_maps).await?;
-    let dataset = data::dataset(reader, namespace, &object).await?;
-    let calibration = data::calibration(reader, namespace, &object).await?;
+    let (route, (pools, own_pools), policies, rules) = try_join!(
+        route::observe(reader, kinds, &mine, &object),
+        pools::observe(reader, kinds, settings, (namespace, &mine)),
+        policies(reader, settings, (namespace, &mine)),
+        rules::observe(reader, kinds, (namespace, name), &config_maps),
+    )?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = match compared {
         Some(rollout) => {
@@ -289,6 +292,18 @@ pub async fn observe<'a>(
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
     Ok(Some(Observed { object, world, room, memory_version }))
+}
+
+/// The NetworkPolicies of its revisions. Nobody is asked where the chart allows none: it would be refused.
+async fn policies(
+    reader: &Reader,
+    settings: &Settings,
+    (namespace, selector): (&str, &str),
+) -> Result<Vec<NetworkPolicy>, ReadError> {
+    match settings.network_policies.agents {
+        true => reader.list(namespace, selector).await,
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.

@@ -6,15 +6,18 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, runtime::controller::Action};
 use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentStatus};
 use slipway_operator_core::{
-    agent_deployment::{decide, figures, monitoring::drift::config_map::object_name},
+    agent_deployment::{at_once, decide, figures, monitoring::drift::config_map::object_name},
     plan::{Child, Plan},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::observe::{self, Observed, Sources};
 use crate::{
-    kube_io::{apply::Seen, read::Reader},
-    reconcile::{Context, ReconcileError, carry_out, carry_out_at_a_glance},
+    kube_io::{
+        apply::{Ground, Seen},
+        read::Reader,
+    },
+    reconcile::{Context, ReconcileError, carry_out},
     turns::Phase,
 };
 
@@ -43,7 +46,9 @@ pub async fn reconcile(
             // Figures do not wait either: they are the same, or better, a while later.
             let later = Action::requeue(LATER.min(plan.requeue));
             let Some(_turn) = context.turns.take_now(&agent.namespace, agent.phase) else { return Ok(later) };
-            return carry_out_at_a_glance(&context, (object.as_ref(), object.status.as_ref()), *plan, &seen).await;
+            let observed = (object.as_ref(), object.status.as_ref());
+            let carried = carry_out(&context, observed, *plan, Ground::Glanced(&seen)).await?;
+            return Ok(carried.action);
         }
         Glanced::Unclear => {}
     }
@@ -74,21 +79,31 @@ impl Agent {
     }
 }
 
-/// Observes on the API server, decides and carries out.
+/// Observes on the API server, decides and carries out. Once the first attempt of a Job is in the status, its Job may
+/// follow on the same observation.
 async fn look(agent: Agent, context: Arc<Context>, ending: CancellationToken) -> Result<Action, ReconcileError> {
     let Agent { namespace, name, uid, .. } = &agent;
-    let sources = sources(&context, &context.reader);
+    let (reader, looked) = context.reader.looking();
+    let sources = sources(&context, &reader);
     let observed = Box::pin(observe::observe(sources, (namespace, name), None));
     let Some(observed) = ending.run_until_cancelled(observed).await else { return Ok(Action::await_change()) };
-    let Some(Observed { object, mut world, room, .. }) = observed.map_err(ReconcileError::Observe)? else {
+    let Some(Observed { mut object, mut world, room, .. }) = observed.map_err(ReconcileError::Observe)? else {
         context.notifier.forget(uid);
         return Ok(Action::requeue(Duration::from_secs(3600)));
     };
     world.settled = context.notifier.settled(&world.owner.uid);
-    let plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
+    let ground = Ground::Looked(&looked);
+    let mut plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
+    if at_once::follows(&world, &plan) {
+        let carried = carry_out(&context, (&object, object.status.as_ref()), plan, ground).await?;
+        let Some(recorded) = carried.recorded else { return Ok(carried.action) };
+        world.status = recorded.status.clone().unwrap_or_default();
+        object = recorded;
+        plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
+    }
     // Nothing that was counted is needed while requests are answered.
     drop((world, room));
-    carry_out(&context, &object, object.status.as_ref(), plan).await
+    Ok(carry_out(&context, (&object, object.status.as_ref()), plan, ground).await?.action)
 }
 
 fn sources<'a>(context: &'a Context, reader: &'a Reader) -> Sources<'a> {

@@ -15,12 +15,14 @@ use slipway_operator_core::{
         world::{EngineWorld, Use},
     },
     jobs::view,
+    plan::AT_ONCE,
 };
 use slipway_worker_contract::FailureClass;
 
 use crate::kube_io::neighbours::Neighbours;
 use crate::{
     kube_io::{
+        apply::Ground,
         jobs::job_views,
         read::{ReadError, Reader},
     },
@@ -36,11 +38,21 @@ pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Act
         return Ok(action);
     }
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let read = (&context.reader, &context.neighbours);
+    let (reader, looked) = context.reader.looking();
+    let read = (&reader, &context.neighbours);
     let observed = observe_engine(&context, read, (&namespace, &name)).await.map_err(ReconcileError::Observe)?;
-    let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
-    let plan = decide::decide(&world);
-    carry_out(&context, &object, object.status.as_ref(), plan).await
+    let Some((mut object, mut world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
+    let (mut plan, ground) = (decide::decide(&world), Ground::Looked(&looked));
+    // Of a first attempt there is one Job, whatever lists have shown. A further one waits for another look.
+    if plan.requeue == AT_ONCE && world.status.attempts.is_empty() {
+        let carried = carry_out(&context, (&object, object.status.as_ref()), plan, ground).await?;
+        let Some(recorded) = carried.recorded else { return Ok(carried.action) };
+        world.status = recorded.status.clone().unwrap_or_default();
+        world.resource_version = recorded.resource_version().unwrap_or_default();
+        object = recorded;
+        plan = decide::decide(&world);
+    }
+    Ok(carry_out(&context, (&object, object.status.as_ref()), plan, ground).await?.action)
 }
 
 /// When to look again, if caches show that there is nothing to do.

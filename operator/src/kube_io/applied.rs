@@ -1,9 +1,10 @@
 //! Which objects were found to be what they should be, and in which version. An object of that version still is: no
-//! request is needed to know it.
+//! request is needed to know it. Nor is it where only the status has changed since.
 
 use std::{
     borrow::Cow,
     collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, PoisonError},
 };
 
@@ -14,18 +15,24 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Service},
     networking::v1::NetworkPolicy,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Resource, ResourceExt,
     core::{DeserializeGuard, PartialObjectMeta},
 };
 use serde::Serialize;
+use serde_json::Value;
 use slipway_crds::{
     identity::content_hash,
     v1alpha1::{Engine, Profile},
 };
 use slipway_operator_core::{inference_pool::InferencePool, plan::Child, prometheus::PrometheusRule};
 
-use super::cache::{Caches, Kept};
+use super::{
+    cache::{Caches, Kept},
+    difference,
+    looked::Sight,
+};
 
 /// Objects that are remembered at most, about as many as ten thousand agents have; beyond that each is compared once
 /// more. Those that are gone are forgotten before.
@@ -38,6 +45,8 @@ struct Found {
     resource_version: String,
     /// Hash of what it should be.
     hash: String,
+    /// Of a kind whose status others write: which object it was, and how often all else had changed.
+    changes: Option<u64>,
 }
 
 /// The objects that were compared with the cluster's.
@@ -47,7 +56,8 @@ pub struct Applied(Mutex<HashMap<Place, Found>>);
 impl Applied {
     /// An object of this version is what it should be.
     pub(super) fn remember<K: Resource<DynamicType = ()>>(&self, namespace: &str, found: &K, hash: &str) {
-        let Some(resource_version) = found.meta().resource_version.clone() else { return };
+        let Some(Sight { version, metadata }) = Sight::of(found) else { return };
+        let changes = metadata.as_ref().and_then(changes);
         let place = place::<K>(namespace, found.meta().name.as_deref().unwrap_or_default());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST && !all.contains_key(&place) {
@@ -55,13 +65,31 @@ impl Applied {
             let other = all.keys().next().cloned();
             other.map(|other| all.remove(&other));
         }
-        all.insert(place, Found { resource_version, hash: hash.to_owned() });
+        all.insert(place, Found { resource_version: version, hash: hash.to_owned(), changes });
     }
 
     /// Whether an object was found to be what it should be in this very version, and in no later one.
     pub fn has_version<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str, version: &str) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&place::<K>(namespace, name)).is_some_and(|found| found.resource_version == version)
+    }
+
+    /// Whether an object that was seen so is what it should be: it was found so in this version, or in one from which
+    /// only its status differs.
+    pub(super) fn is_known<K: Resource<DynamicType = ()>>(
+        &self,
+        (namespace, name): (&str, &str),
+        (wanted, hash): (&Value, &str),
+        seen: &Sight,
+    ) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = all.get(&place::<K>(namespace, name)).filter(|found| found.hash == hash) else {
+            return false;
+        };
+        found.resource_version == seen.version
+            || found.changes.is_some()
+                && found.changes == seen.metadata.as_ref().and_then(changes)
+                && has_metadata(wanted, seen)
     }
 
     /// An object is gone, or about to go.
@@ -93,21 +121,34 @@ impl Applied {
         }
     }
 
-    /// Whether an applied object, which caches show as `C`, has the version in which it was found to be as it should.
+    /// Whether an applied object, which caches show as `C`, is as it was when it was found to be as it should.
     fn is_kept<C, K>(&self, caches: &Caches, namespace: &str, wanted: &K) -> bool
     where
         C: Kept,
         K: Resource<DynamicType = ()> + Serialize,
     {
         let name = wanted.name_any();
-        let Some(resource_version) = caches.of::<C>().and_then(|cache| cache.version(namespace, &name)) else {
-            return false;
-        };
-        let Ok(hash) = content_hash(wanted) else { return false };
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.get(&place::<K>(namespace, &name));
-        found.is_some_and(|found| found.resource_version == resource_version && found.hash == hash.short())
+        let Some(cache) = caches.of::<C>() else { return false };
+        let Some(version) = cache.version(namespace, &name) else { return false };
+        let (Ok(value), Ok(hash)) = (serde_json::to_value(wanted), content_hash(wanted)) else { return false };
+        let is_known = |seen: &Sight| self.is_known::<K>((namespace, &name), (&value, hash.short()), seen);
+        // Objects are kept as text: that of this version need not be read.
+        is_known(&Sight { version, metadata: None })
+            || cache.get(namespace, &name).and_then(|object| Sight::of(&object)).as_ref().is_some_and(is_known)
     }
+}
+
+/// Which object it is, and how often all but its status has changed: labels and annotations are not counted.
+fn changes(metadata: &ObjectMeta) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    (metadata.uid.as_ref()?, metadata.generation?).hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// Whether an object's labels, annotations and owners are what they should be.
+fn has_metadata(wanted: &Value, seen: &Sight) -> bool {
+    let seen = seen.metadata.as_ref().and_then(|metadata| serde_json::to_value(metadata).ok());
+    seen.is_some_and(|seen| difference::holds(&wanted["metadata"], &seen))
 }
 
 /// Whether an object is there that is created once and then left alone.
@@ -122,6 +163,7 @@ fn place<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> Place {
 #[cfg(test)]
 mod tests {
     use kube::runtime::watcher::Event;
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -157,5 +199,33 @@ mod tests {
         applied.forget::<Service>("team", "a");
         assert!(!applied.holds(&caches, "team", &child(&wanted)), "it is gone");
         assert!(applied.0.lock().unwrap().is_empty());
+    }
+
+    #[rstest]
+    #[case::the_version(json!({"resourceVersion": "7", "generation": 1}), true)]
+    #[case::a_status(json!({}), true)]
+    #[case::an_annotation_of_somebody(json!({"annotations": {"deployment.kubernetes.io/revision": "2"}}), true)]
+    #[case::a_field(json!({"generation": 4}), false)]
+    #[case::a_label_that_is_gone(json!({"labels": {}}), false)]
+    #[case::another_owner(json!({"ownerReferences": []}), false)]
+    #[case::another_object(json!({"uid": "other"}), false)]
+    fn of_an_object_with_a_status_all_else_tells_versions_apart(#[case] seen: Value, #[case] expected: bool) {
+        let deployment = |differs: &Value| -> Deployment {
+            let owner =
+                json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "name": "a", "uid": "o"});
+            let mut metadata = json!({"namespace": "team", "name": "a", "uid": "u", "resourceVersion": "8",
+                "generation": 3, "labels": {"app": "x"}, "ownerReferences": [owner]});
+            differs.as_object().into_iter().flatten().for_each(|(key, value)| metadata[key] = value.clone());
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let applied = Applied::default();
+        let found = deployment(&json!({"resourceVersion": "7"}));
+        let mut wanted = json!(found);
+        let asked_for = ["namespace", "name", "labels", "ownerReferences"];
+        wanted["metadata"].as_object_mut().unwrap().retain(|key, _| asked_for.contains(&key.as_str()));
+        applied.remember("team", &found, "hash");
+        let sight = Sight::of(&deployment(&seen)).unwrap();
+        let is_known = |hash| applied.is_known::<Deployment>(("team", "a"), (&wanted, hash), &sight);
+        assert_eq!((is_known("hash"), is_known("another")), (expected, false));
     }
 }

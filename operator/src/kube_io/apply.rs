@@ -21,7 +21,7 @@ use slipway_operator_core::{
 };
 use thiserror::Error;
 
-use super::{applied::Applied, cache::Kept, difference};
+use super::{applied::Applied, cache::Kept, difference, looked::Looked};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -119,6 +119,15 @@ impl<K> Kind for K where K: Kept + Resource<Scope = NamespaceResourceScope> + Se
 /// The versions that a glance has seen, by kind and name.
 pub type Seen = BTreeMap<(String, String), String>;
 
+/// What a plan was decided on.
+#[derive(Clone, Copy)]
+pub enum Ground<'a> {
+    /// What the API server said in this look. What it did not say of a child is asked before it is written.
+    Looked(&'a Looked),
+    /// What caches showed: these versions, and no other one is written over.
+    Glanced(&'a Seen),
+}
+
 /// Where children are written.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
@@ -126,8 +135,8 @@ pub struct Target<'a> {
     pub client: &'a Client,
     /// What was compared before.
     pub applied: &'a Applied,
-    /// Of a plan that was made at a glance: what the glance saw. No other version is written over.
-    pub glanced: Option<&'a Seen>,
+    /// What the plan was decided on.
+    pub ground: Ground<'a>,
     /// The namespace.
     pub namespace: &'a str,
 }
@@ -137,7 +146,6 @@ pub struct Target<'a> {
 /// # Errors
 /// When the API server refuses; nothing is repeated here.
 pub async fn apply(ensured: Target<'_>, child: &Child) -> Result<(), ApplyError> {
-    let Target { client, namespace, .. } = ensured;
     match child {
         Child::ConfigMap(object) => ensure(ensured, object.as_ref()).await,
         Child::Service(object) => ensure(ensured, object.as_ref()).await,
@@ -147,10 +155,10 @@ pub async fn apply(ensured: Target<'_>, child: &Child) -> Result<(), ApplyError>
         Child::InferencePool(object) => ensure(ensured, object.as_ref()).await,
         Child::NetworkPolicy(object) => ensure(ensured, object.as_ref()).await,
         Child::PrometheusRule(object) => ensure(ensured, object.as_ref()).await,
-        Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
-        Child::Job(object) => create(client, namespace, object.as_ref()).await,
-        Child::Engine(object) => create(client, namespace, object.as_ref()).await,
-        Child::Profile(object) => create(client, namespace, object.as_ref()).await,
+        Child::PersistentVolumeClaim(object) => create(ensured, object.as_ref()).await,
+        Child::Job(object) => create(ensured, object.as_ref()).await,
+        Child::Engine(object) => create(ensured, object.as_ref()).await,
+        Child::Profile(object) => create(ensured, object.as_ref()).await,
     }
 }
 
@@ -186,6 +194,13 @@ impl<K: Kind> Wanted<K> {
         Ok(is_it)
     }
 
+    /// Whether the look has read it in a version in which it was found to be the same.
+    fn is_known(&self, Target { applied, namespace, .. }: Target<'_>, looked: &Looked) -> bool {
+        let wanted = (&self.value, self.hash.as_str());
+        let seen = looked.sight::<K>(namespace, &self.name);
+        seen.is_some_and(|seen| applied.is_known::<K>((namespace, &self.name), wanted, &seen))
+    }
+
     /// Writes it; with a version, only over that one.
     async fn write(&self, over: Option<String>) -> Result<K, kube::Error> {
         let mut marked = self.value.clone();
@@ -209,16 +224,27 @@ impl<K: Kind> Wanted<K> {
 /// Applies an object unless it already is what it should be.
 async fn ensure<K: Kind>(target: Target<'_>, object: &K) -> Result<(), ApplyError> {
     let wanted = Wanted::of(target, object)?;
-    if let Some(seen) = target.glanced {
-        // Caches have nothing but what is ours.
-        let version = seen.get(&(wanted.kind.clone(), wanted.name.clone()));
-        let Some(version) = version else { return Err(wanted.changed()) };
-        return match wanted.write(Some(version.clone())).await {
-            Ok(written) => wanted.is(target, &written).map(drop),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(wanted.changed()),
-            Err(source) => Err(wanted.refused(source)),
-        };
+    match target.ground {
+        Ground::Glanced(seen) => write_over(target, wanted, seen).await,
+        Ground::Looked(looked) if wanted.is_known(target, looked) => Ok(()),
+        Ground::Looked(looked) => compare(target, wanted, looked).await,
     }
+}
+
+/// Writes an object over the version that was glanced at.
+async fn write_over<K: Kind>(target: Target<'_>, wanted: Wanted<K>, seen: &Seen) -> Result<(), ApplyError> {
+    // Caches have nothing but what is ours.
+    let version = seen.get(&(wanted.kind.clone(), wanted.name.clone()));
+    let Some(version) = version else { return Err(wanted.changed()) };
+    match wanted.write(Some(version.clone())).await {
+        Ok(written) => wanted.is(target, &written).map(drop),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Err(wanted.changed()),
+        Err(source) => Err(wanted.refused(source)),
+    }
+}
+
+/// Reads an object, and writes it unless it is as it should be.
+async fn compare<K: Kind>(target: Target<'_>, wanted: Wanted<K>, looked: &Looked) -> Result<(), ApplyError> {
     let observed = wanted.api.get_opt(&wanted.name).await.map_err(|source| ApplyError::Get {
         kind: wanted.kind.clone(),
         name: wanted.name.clone(),
@@ -227,10 +253,12 @@ async fn ensure<K: Kind>(target: Target<'_>, object: &K) -> Result<(), ApplyErro
     if observed.as_ref().is_some_and(|observed| !is_ours(observed)) {
         return Err(ApplyError::Foreign { kind: wanted.kind, name: wanted.name });
     }
+    observed.iter().for_each(|observed| looked.note(observed));
     if observed.map(|observed| wanted.is(target, &observed)).transpose()? == Some(true) {
         return Ok(());
     }
     let written = wanted.write(None).await.map_err(|source| wanted.refused(source))?;
+    looked.note(&written);
     // What an admission webhook has changed is no agreement, and is compared again.
     wanted.is(target, &written).map(drop)
 }
@@ -242,21 +270,23 @@ fn is_ours<K: ResourceExt>(observed: &K) -> bool {
         || observed.annotations().contains_key(labels::APPLIED_HASH)
 }
 
-/// Creates an object unless one of its name exists.
-async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result<(), ApplyError> {
+/// Creates an object unless one of its name exists. Nobody asks before: the API server creates it once.
+async fn create<K: Kind>(Target { client, namespace, ground, .. }: Target<'_>, wanted: &K) -> Result<(), ApplyError> {
     let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let observed = api.get_metadata_opt(&name).await.map_err(|source| ApplyError::Get {
-        kind: kind.clone(),
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
-    if observed.is_some() {
+    let looked = match ground {
+        Ground::Looked(looked) => Some(looked),
+        Ground::Glanced(_) => None,
+    };
+    if looked.is_some_and(|looked| looked.sight::<K>(namespace, &name).is_some()) {
         return Ok(());
     }
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let params = PostParams { field_manager: Some(labels::FIELD_MANAGER.to_owned()), ..Default::default() };
     match api.create(&params, wanted).await {
-        Ok(_) => Ok(()),
+        Ok(created) => {
+            looked.iter().for_each(|looked| looked.note(&created));
+            Ok(())
+        }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         Err(source) => Err(ApplyError::Create { kind, name, source: Box::new(source) }),
     }
@@ -311,96 +341,4 @@ async fn delete<K: Kind>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use http::{Request, Response};
-    use http_body_util::BodyExt;
-    use k8s_openapi::{
-        api::core::v1::{ConfigMap, Service},
-        apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    };
-    use kube::client::Body;
-    use pretty_assertions::assert_eq;
-    use rstest::rstest;
-    use serde_json::json;
-    use tower::{BoxError, service_fn};
-
-    use super::*;
-
-    /// An API server that gives every request the same answer; and the requests, each with the version in its body.
-    fn server(code: u16, answer: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = requests.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let (seen, answer) = (seen.clone(), answer.to_string());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let version = body["metadata"]["resourceVersion"].as_str().unwrap_or("any").to_owned();
-                seen.lock().unwrap().push(format!("{} {version}", parts.method));
-                Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer.into_bytes()))?)
-            }
-        });
-        (Client::new(service, "team"), requests)
-    }
-
-    fn config_map(version: &str) -> ConfigMap {
-        let labels = json!({"app.kubernetes.io/managed-by": "slipway"});
-        let metadata = json!({"namespace": "team", "name": "a", "resourceVersion": version, "labels": labels});
-        serde_json::from_value(json!({"metadata": metadata, "data": {"version": version}})).unwrap()
-    }
-
-    #[rstest]
-    #[case::as_it_was(200, json!(config_map("8")), "Ok(())")]
-    #[case::changed(409, json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}),
-        "Err(Changed { kind: \"ConfigMap\", name: \"a\" })")]
-    #[tokio::test]
-    async fn what_was_decided_at_a_glance_is_written_over_the_version_that_was_seen_and_no_other(
-        #[case] code: u16,
-        #[case] answer: Value,
-        #[case] expected: &str,
-    ) {
-        let ((client, requests), applied) = (server(code, answer), Applied::default());
-        let seen = Seen::from([(("ConfigMap".to_owned(), "a".to_owned()), "7".to_owned())]);
-        let mut wanted = config_map("");
-        wanted.metadata.resource_version = None;
-        let child = Child::ConfigMap(Box::new(wanted));
-        let target = Target { client: &client, applied: &applied, glanced: Some(&seen), namespace: "team" };
-        assert_eq!(format!("{:?}", apply(target, &child).await), expected);
-        assert_eq!(*requests.lock().unwrap(), ["PATCH 7"]);
-        drop(apply(Target { glanced: None, ..target }, &child).await);
-        assert_eq!(requests.lock().unwrap()[1], "GET any");
-        let (nothing, before) = (Seen::default(), requests.lock().unwrap().len());
-        let unseen = apply(Target { glanced: Some(&nothing), ..target }, &child).await;
-        assert!(matches!(unseen, Err(ApplyError::Changed { .. })), "no version is known");
-        assert_eq!(requests.lock().unwrap().len(), before, "and nothing is written without one");
-    }
-
-    #[rstest]
-    #[case::with_our_label(labels::APP_MANAGED_BY, labels::MANAGED_BY, "", "", true)]
-    #[case::with_the_hash_alone("team", "support", labels::APPLIED_HASH, "7c1f9a2b3d", true)]
-    #[case::of_helm(labels::APP_MANAGED_BY, "Helm", "meta.helm.sh/release-name", "support", false)]
-    #[case::by_hand("app", "support", "note", "mine", false)]
-    fn an_object_is_told_from_somebody_elses(
-        #[case] label: &str,
-        #[case] value: &str,
-        #[case] annotation: &str,
-        #[case] text: &str,
-        #[case] expected: bool,
-    ) {
-        let one = |key: &str, value: &str| Some([(key.to_owned(), value.to_owned())].into());
-        let metadata =
-            ObjectMeta { labels: one(label, value), annotations: one(annotation, text), ..ObjectMeta::default() };
-        assert_eq!(is_ours(&Service { metadata, ..Service::default() }), expected);
-    }
-
-    #[test]
-    fn whoever_owns_an_object_of_that_name_is_told_what_to_do() {
-        let error = ApplyError::Foreign { kind: "Service".to_owned(), name: "support".to_owned() };
-        let words = "Service support exists and was not made by Slipway; it is left as it is: remove it, or give the AgentDeployment \
-                     another name";
-        assert_eq!(error.to_string(), words);
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ pub mod deadline;
 pub mod difference;
 pub mod events;
 pub mod jobs;
+pub mod looked;
 mod memo;
 pub mod neighbours;
 pub mod read;

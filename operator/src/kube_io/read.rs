@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::{
     cache::Caches,
+    looked::Looked,
     memo::{Meaning, Memo},
 };
 
@@ -71,18 +72,26 @@ pub struct Reader {
     /// What is read from them where they have it; only a glance is.
     caches: Option<Arc<Caches>>,
     memo: Arc<Memo>,
+    /// Takes note of what is read, where a look has begun.
+    looked: Option<Looked>,
 }
 
 impl Reader {
     /// Reads with a connection: everything from the API server, as it is now.
     pub fn new(client: Client) -> Self {
-        Self { client, caches: None, memo: Arc::default() }
+        Self { client, caches: None, memo: Arc::default(), looked: None }
     }
 
     /// The same reader, which glances at caches. Nothing may be written on the ground of what it shows.
     #[must_use]
     pub fn glancing_at(&self, caches: Arc<Caches>) -> Self {
         Self { caches: Some(caches), ..self.clone() }
+    }
+
+    /// The same reader for one look, and what that will have read.
+    pub fn looking(&self) -> (Self, Looked) {
+        let looked = Looked::default();
+        (Self { looked: Some(looked.clone()), ..self.clone() }, looked)
     }
 
     /// Lists the objects of a kind by label.
@@ -120,6 +129,7 @@ impl Reader {
             namespace: namespace.to_owned(),
             source: Box::new(source),
         })?;
+        list.items.iter().for_each(|object| self.note(object));
         Ok(list.items)
     }
 
@@ -159,7 +169,15 @@ impl Reader {
 
     async fn get_now<K: Read>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        api.get_opt(name).await.map_err(|source| refused_get::<K>(name, source))
+        let found = api.get_opt(name).await.map_err(|source| refused_get::<K>(name, source))?;
+        found.iter().for_each(|object| self.note(object));
+        Ok(found)
+    }
+
+    fn note<K: Resource<DynamicType = ()>>(&self, object: &K) {
+        if let Some(looked) = &self.looked {
+            looked.note(object);
+        }
     }
 
     /// The same of an object that is left alone if it cannot be read, as one of a newer version.
@@ -210,15 +228,17 @@ impl Reader {
             return Ok(cache.get(namespace, name));
         }
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        api.get_metadata_opt(name).await.map_err(|source| refused_get::<K>(name, source))
+        let found = api.get_metadata_opt(name).await.map_err(|source| refused_get::<K>(name, source))?;
+        found.iter().for_each(|object| self.note(object));
+        Ok(found)
     }
 
-    /// Gives the groups that the API server serves.
+    /// Gives the groups that the API server serves, as of within the last minute.
     ///
     /// # Errors
     /// When it does not answer.
     pub async fn groups(&self) -> Result<Vec<APIGroup>, ReadError> {
-        if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.groups()) {
+        if let Some(known) = self.memo.groups() {
             return Ok(known);
         }
         let groups = self.client.list_api_groups().await;
@@ -227,12 +247,12 @@ impl Reader {
         Ok(groups)
     }
 
-    /// Gives the kinds of a version of a group, such as `monitoring.coreos.com/v1`.
+    /// Gives the kinds of a version of a group, such as `monitoring.coreos.com/v1`, as of within the last minute.
     ///
     /// # Errors
     /// When the API server does not answer.
     pub async fn kinds(&self, group_version: &str) -> Result<Vec<String>, ReadError> {
-        if let Some(known) = self.caches.as_ref().and_then(|_| self.memo.kinds(group_version)) {
+        if let Some(known) = self.memo.kinds(group_version) {
             return Ok(known);
         }
         let resources = self.client.list_api_group_resources(group_version).await;

@@ -3,15 +3,13 @@
 
 use std::fmt;
 
-use kube::{ResourceExt, core::DeserializeGuard};
 use prometheus_client::{
-    collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
 };
 use slipway_crds::v1alpha1::AgentDeployment;
 
-use super::gauges::Watched;
+use super::gauges::Object;
 
 /// Types, states and reasons are closed vocabularies; there are as many names as AgentDeployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -23,53 +21,50 @@ struct Labels {
     reason: String,
 }
 
-/// Reads the conditions when metrics are asked for, so that an object which is gone has none.
-#[derive(Debug, Clone)]
-pub struct Conditions(pub Watched<DeserializeGuard<AgentDeployment>>);
+/// The conditions of an agent, by type: type, state and reason of each.
+pub struct Standing(Vec<[String; 3]>);
 
-impl Conditions {
-    fn labels(&self) -> Vec<Labels> {
-        let mut labels: Vec<Labels> = self.0.rows(|object| Some(labels_of(object))).into_iter().flatten().collect();
-        labels.sort_by(|a, b| (&a.namespace, &a.name, &a.condition).cmp(&(&b.namespace, &b.name, &b.condition)));
-        labels
+impl Standing {
+    /// As its status has them.
+    pub fn of(agent: &AgentDeployment) -> Self {
+        let conditions = agent.status.iter().flat_map(|status| &status.conditions);
+        let words =
+            conditions.map(|condition| [&condition.type_, &condition.status, &condition.reason].map(Clone::clone));
+        let mut standing: Vec<_> = words.collect();
+        standing.sort();
+        Self(standing)
     }
 }
 
-fn labels_of(object: &DeserializeGuard<AgentDeployment>) -> Vec<Labels> {
-    let Ok(agent) = &object.0 else { return Vec::new() };
-    let conditions = agent.status.iter().flat_map(|status| &status.conditions);
-    let labels = conditions.map(|condition| Labels {
-        namespace: agent.namespace().unwrap_or_default(),
-        name: agent.name_any(),
-        condition: condition.type_.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-    });
-    labels.collect()
-}
-
-impl Collector for Conditions {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Conditions of AgentDeployments: 1 for the state and reason that each has";
-        let mut family = encoder.encode_descriptor("agentdeployment_condition", help, None, MetricType::Gauge)?;
-        for labels in self.labels() {
-            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+/// Writes the conditions of agents.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Standing)]) -> fmt::Result {
+    let help = "Conditions of AgentDeployments: 1 for the state and reason that each has";
+    let mut family = encoder.encode_descriptor("agentdeployment_condition", help, None, MetricType::Gauge)?;
+    let all =
+        agents.iter().flat_map(|(object, Standing(conditions))| conditions.iter().map(move |words| (object, words)));
+    for (object, words) in all {
+        let (Object { namespace, name }, [condition, status, reason]) = (object.clone(), words.clone());
+        let labels = Labels { namespace, name, condition, status, reason };
+        ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::watcher::Event;
+    use kube::{core::DeserializeGuard, runtime::watcher::Event};
     use pretty_assertions::assert_eq;
     use serde_json::json;
+    use slipway_crds::v1alpha1::AgentDeployment;
 
     use super::super::Metrics;
     use crate::kube_io::cache::cache;
 
     /// Lines about conditions, after events of a watch.
-    fn lines(events: Vec<Event<super::DeserializeGuard<super::AgentDeployment>>>) -> Vec<String> {
+    fn lines(events: Vec<Event<DeserializeGuard<AgentDeployment>>>) -> Vec<String> {
         let (agents, mut writer) = cache();
         events.into_iter().for_each(|event| drop(writer.take(event)));
         let metrics = Metrics::new();
@@ -78,7 +73,7 @@ mod tests {
         text.lines().filter(|line| line.starts_with("slipway_operator_agentdeployment")).map(str::to_owned).collect()
     }
 
-    fn stalled() -> super::DeserializeGuard<super::AgentDeployment> {
+    fn stalled() -> DeserializeGuard<AgentDeployment> {
         let condition = json!({
             "type": "Stalled", "status": "True", "reason": "JobFailed", "message": "exit code 3",
             "lastTransitionTime": "2026-01-01T00:00:00Z",

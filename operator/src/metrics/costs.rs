@@ -4,17 +4,13 @@
 
 use std::fmt;
 
-use kube::core::DeserializeGuard;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet},
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use slipway_crds::v1alpha1::{
     AgentDeployment,
     agent_deployment::{CostFigures, SelectedCost, ThroughputUnit},
 };
 
-use super::gauges::{Family, Object, Watched};
+use super::gauges::{Family, Object};
 
 /// An amount of what is limited or chosen. The unit follows from the object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,26 +46,24 @@ const OF_THE_OBJECTIVE: [Amount<CostFigures>; 2] = [
     }),
 ];
 
-/// Reads the costs when metrics are asked for, so that an object which is gone has none.
-#[derive(Debug, Clone)]
-pub struct Costs(pub Watched<DeserializeGuard<AgentDeployment>>);
-
-impl Collector for Costs {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let agents = self.0.readable(Figures::of);
-        chosen(&mut encoder, &agents)?;
-        objectives(&mut encoder, &agents)
-    }
+/// Writes the costs of agents.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Figures)]) -> fmt::Result {
+    chosen(encoder, agents)?;
+    objectives(encoder, agents)
 }
 
 /// What an agent costs.
-struct Figures {
+pub struct Figures {
     selected: Option<SelectedCost>,
     objective: Option<CostFigures>,
 }
 
 impl Figures {
-    fn of(agent: &AgentDeployment) -> Self {
+    /// As its status has it.
+    pub fn of(agent: &AgentDeployment) -> Self {
         let status = agent.status.as_ref();
         let selected = status.and_then(|status| status.selected.as_ref()?.cost.clone());
         // There is one such objective.

@@ -3,9 +3,7 @@
 
 use std::fmt;
 
-use kube::core::DeserializeGuard;
 use prometheus_client::{
-    collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
     registry::Unit,
 };
@@ -16,7 +14,7 @@ use slipway_crds::v1alpha1::{
     },
 };
 
-use super::gauges::{Family, Object, Watched};
+use super::gauges::{Family, Object};
 
 /// There are at most 20 objectives of an AgentDeployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,32 +85,30 @@ const BUDGETS: [Figure<ErrorBudget>; 2] = [
     }),
 ];
 
-/// Reads the objectives when metrics are asked for, so that an object which is gone has none.
-#[derive(Debug, Clone)]
-pub struct Objectives(pub Watched<DeserializeGuard<AgentDeployment>>);
-
-impl Collector for Objectives {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let agents = self.0.readable(Figures::of);
-        let objectives = objectives(&agents);
-        latencies(&mut encoder, &objectives)?;
-        error_rates(&mut encoder, &objectives)?;
-        throughputs(&mut encoder, &objectives)?;
-        met(&mut encoder, &objectives)?;
-        budgets(&mut encoder, &objectives)?;
-        pods(&mut encoder, &agents)
-    }
+/// Writes the objectives and pods of agents.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Figures)]) -> fmt::Result {
+    let objectives = objectives(agents);
+    latencies(encoder, &objectives)?;
+    error_rates(encoder, &objectives)?;
+    throughputs(encoder, &objectives)?;
+    met(encoder, &objectives)?;
+    budgets(encoder, &objectives)?;
+    pods(encoder, agents)
 }
 
 /// Objectives and pods of an agent.
-struct Figures {
+pub struct Figures {
     slo: Vec<ObjectiveStatus>,
     ready: Option<i32>,
     wanted: Option<i32>,
 }
 
 impl Figures {
-    fn of(agent: &AgentDeployment) -> Self {
+    /// As its status has them.
+    pub fn of(agent: &AgentDeployment) -> Self {
         let Some(status) = &agent.status else { return Self { slo: Vec::new(), ready: None, wanted: None } };
         Self { slo: status.slo.clone(), ready: status.ready_pods, wanted: status.wanted_pods }
     }

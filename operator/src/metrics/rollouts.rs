@@ -3,9 +3,7 @@
 
 use std::fmt;
 
-use kube::{ResourceExt, core::DeserializeGuard};
 use prometheus_client::{
-    collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
     registry::Unit,
@@ -15,14 +13,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{GuardrailStatus, RolloutStatus},
 };
 
-use super::gauges::{Family, Watched};
-
-/// There are as many names as AgentDeployments.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    namespace: String,
-    name: String,
-}
+use super::gauges::{Family, Object};
 
 /// Verdicts and reasons are closed vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,76 +42,68 @@ struct GuardrailLabels {
 }
 
 /// A rollout with what its evidence is compared with.
-struct UnderWay {
-    labels: Labels,
+pub struct UnderWay {
     rollout: RolloutStatus,
     /// Natural logarithm of the evidence at which a canary is rolled back.
     threshold: f64,
 }
 
-/// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of
-/// plans are not labels: every edit would be a series of its own.
-#[derive(Debug, Clone)]
-pub struct Rollouts(pub Watched<DeserializeGuard<AgentDeployment>>);
-
-impl Rollouts {
-    /// Those with a canary, by namespace and name.
-    fn under_way(&self) -> Vec<UnderWay> {
-        let mut rollouts = self.0.rows(|object| {
-            let agent = object.0.as_ref().ok()?;
-            let rollout = agent.status.as_ref()?.rollout.clone().filter(|rollout| rollout.canary.is_some())?;
-            let labels = Labels { namespace: agent.namespace().unwrap_or_default(), name: agent.name_any() };
-            let threshold = -agent.spec.rollout.judge.false_rollback_probability().ln();
-            Some(UnderWay { labels, rollout, threshold })
-        });
-        rollouts.sort_by(|a, b| (&a.labels.namespace, &a.labels.name).cmp(&(&b.labels.namespace, &b.labels.name)));
-        rollouts
+impl UnderWay {
+    /// That of an agent with a canary. Hashes of plans are not shown: every edit would be a series of its own.
+    pub fn of(agent: &AgentDeployment) -> Option<Self> {
+        let rollout = agent.status.as_ref()?.rollout.clone().filter(|rollout| rollout.canary.is_some())?;
+        let threshold = -agent.spec.rollout.judge.false_rollback_probability().ln();
+        Some(Self { rollout, threshold })
     }
 }
 
-impl Collector for Rollouts {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let rollouts = self.under_way();
-        let help = "Share of the traffic that a canary has, in percent";
-        let mut family = encoder.encode_descriptor("rollout_canary_weight_percent", help, None, MetricType::Gauge)?;
-        for UnderWay { labels, rollout, .. } in &rollouts {
-            ConstGauge::new(i64::from(rollout.weight.unwrap_or(0))).encode(family.encode_family(labels)?)?;
-        }
-        let help = "What the judge said last of a canary: 1 for its verdict and reason";
-        let mut family = encoder.encode_descriptor("rollout_verdict", help, None, MetricType::Gauge)?;
-        for labels in rollouts.iter().filter_map(|of| verdict(&of.labels, &of.rollout)) {
-            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
-        }
-        let help = "Natural logarithm of the evidence that a canary does harm, guard by guard";
-        Family { name: "rollout_log_evidence", help, unit: None }
-            .encode(&mut encoder, rollouts.iter().flat_map(|of| guards(&of.labels, &of.rollout)))?;
-        let help = "Natural logarithm at which the weighted mean of all guards' evidence rolls a canary back";
-        Family { name: "rollout_log_evidence_threshold", help, unit: None }
-            .encode(&mut encoder, rollouts.iter().map(|of| (of.labels.clone(), of.threshold)))?;
-        let help = "Expected duration of the whole rollout at stable's traffic";
-        let expected = rollouts.iter().filter_map(|of| Some((of.labels.clone(), of.rollout.expected_verdict_seconds?)));
-        Family { name: "rollout_expected_verdict", help, unit: Some(&Unit::Seconds) }
-            .encode(&mut encoder, expected.map(|(labels, seconds)| (labels, seconds as f64)))?;
-        let help = "Last value of a guardrail for the canary";
-        Family { name: "rollout_guardrail_value", help, unit: None }.encode(
-            &mut encoder,
-            rollouts.iter().flat_map(|of| guardrails(of, |guardrail| guardrail.value_millionths)),
-        )?;
-        let help = "Largest value of a guardrail";
-        Family { name: "rollout_guardrail_limit", help, unit: None }
-            .encode(&mut encoder, rollouts.iter().flat_map(|of| guardrails(of, |guardrail| guardrail.limit_millionths)))
+/// Writes the rollouts of agents. One without a canary is in none of them.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, Option<UnderWay>)]) -> fmt::Result {
+    let rollouts: Vec<_> = agents.iter().filter_map(|(object, rollout)| Some((object, rollout.as_ref()?))).collect();
+    let help = "Share of the traffic that a canary has, in percent";
+    let mut family = encoder.encode_descriptor("rollout_canary_weight_percent", help, None, MetricType::Gauge)?;
+    for (object, UnderWay { rollout, .. }) in &rollouts {
+        ConstGauge::new(i64::from(rollout.weight.unwrap_or(0))).encode(family.encode_family(*object)?)?;
     }
+    let help = "What the judge said last of a canary: 1 for its verdict and reason";
+    let mut family = encoder.encode_descriptor("rollout_verdict", help, None, MetricType::Gauge)?;
+    for labels in rollouts.iter().filter_map(|(object, of)| verdict(object, &of.rollout)) {
+        ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "Natural logarithm of the evidence that a canary does harm, guard by guard";
+    Family { name: "rollout_log_evidence", help, unit: None }
+        .encode(encoder, rollouts.iter().flat_map(|(object, of)| guards(object, &of.rollout)))?;
+    let help = "Natural logarithm at which the weighted mean of all guards' evidence rolls a canary back";
+    Family { name: "rollout_log_evidence_threshold", help, unit: None }
+        .encode(encoder, rollouts.iter().map(|(object, of)| ((*object).clone(), of.threshold)))?;
+    let help = "Expected duration of the whole rollout at stable's traffic";
+    let expected = rollouts
+        .iter()
+        .filter_map(|(object, of)| Some(((*object).clone(), of.rollout.expected_verdict_seconds? as f64)));
+    Family { name: "rollout_expected_verdict", help, unit: Some(&Unit::Seconds) }.encode(encoder, expected)?;
+    let of_guardrails = |millionths: fn(&GuardrailStatus) -> Option<i64>| {
+        rollouts.iter().flat_map(move |(object, of)| guardrails(object, &of.rollout, millionths))
+    };
+    let help = "Last value of a guardrail for the canary";
+    Family { name: "rollout_guardrail_value", help, unit: None }
+        .encode(encoder, of_guardrails(|guardrail| guardrail.value_millionths))?;
+    let help = "Largest value of a guardrail";
+    Family { name: "rollout_guardrail_limit", help, unit: None }
+        .encode(encoder, of_guardrails(|guardrail| guardrail.limit_millionths))
 }
 
-fn verdict(labels: &Labels, rollout: &RolloutStatus) -> Option<VerdictLabels> {
-    let Labels { namespace, name } = labels.clone();
+fn verdict(object: &Object, rollout: &RolloutStatus) -> Option<VerdictLabels> {
+    let Object { namespace, name } = object.clone();
     let (verdict, reason) = (rollout.verdict?.as_str().to_owned(), rollout.reason.clone().unwrap_or_default());
     Some(VerdictLabels { namespace, name, verdict, reason })
 }
 
-fn guards(labels: &Labels, rollout: &RolloutStatus) -> Vec<(GuardLabels, f64)> {
+fn guards(object: &Object, rollout: &RolloutStatus) -> Vec<(GuardLabels, f64)> {
     let guard = |guard: &str| {
-        let Labels { namespace, name } = labels.clone();
+        let Object { namespace, name } = object.clone();
         GuardLabels { namespace, name, guard: guard.to_owned() }
     };
     let numbers = rollout
@@ -130,9 +113,13 @@ fn guards(labels: &Labels, rollout: &RolloutStatus) -> Vec<(GuardLabels, f64)> {
     numbers.collect()
 }
 
-fn guardrails(of: &UnderWay, millionths: fn(&GuardrailStatus) -> Option<i64>) -> Vec<(GuardrailLabels, f64)> {
-    let numbers = of.rollout.guardrails.iter().filter_map(|guardrail| {
-        let Labels { namespace, name } = of.labels.clone();
+fn guardrails(
+    object: &Object,
+    rollout: &RolloutStatus,
+    millionths: fn(&GuardrailStatus) -> Option<i64>,
+) -> Vec<(GuardrailLabels, f64)> {
+    let numbers = rollout.guardrails.iter().filter_map(|guardrail| {
+        let Object { namespace, name } = object.clone();
         let labels = GuardrailLabels { namespace, name, guardrail: guardrail.name.clone() };
         Some((labels, millionths(guardrail)? as f64 / 1e6))
     });

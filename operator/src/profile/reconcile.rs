@@ -16,6 +16,7 @@ use slipway_operator_core::profile::{
 use super::observe;
 use crate::{
     kube_io::{
+        apply::Ground,
         jobs::job_views,
         read::{ReadError, Reader},
     },
@@ -32,10 +33,12 @@ pub async fn reconcile(object: Arc<Profile>, context: Arc<Context>) -> Result<Ac
         acknowledge(&context, &glanced).await?;
         return Ok(action);
     }
-    let observed = observe_profile(&context, &context.reader, (&namespace, &object.name_any())).await;
+    let (reader, looked) = context.reader.looking();
+    let observed = observe_profile(&context, &reader, (&namespace, &object.name_any())).await;
     let Some(observed) = observed.map_err(ReconcileError::Observe)? else { return Ok(Action::await_change()) };
     let plan = decide::decide(&observed.world);
-    let action = carry_out(&context, &observed.object, observed.object.status.as_ref(), plan).await?;
+    let before = (&observed.object, observed.object.status.as_ref());
+    let action = carry_out(&context, before, plan, Ground::Looked(&looked)).await?.action;
     acknowledge(&context, &observed).await?;
     Ok(action)
 }

@@ -21,7 +21,11 @@ use slipway_operator_core::store::{
 use tracing::warn;
 
 use crate::{
-    kube_io::{jobs::job_views, neighbours, read::ReadError},
+    kube_io::{
+        jobs::job_views,
+        neighbours,
+        read::{ReadError, Reader},
+    },
     reconcile::Context,
 };
 
@@ -31,10 +35,10 @@ use crate::{
 /// # Errors
 /// When the API server does not answer.
 pub(super) async fn observe(
-    context: &Context,
+    (context, reader): (&Context, &Reader),
     namespace: &str,
 ) -> Result<Option<(PersistentVolumeClaim, StoreWorld)>, ReadError> {
-    let Context { reader, settings, clock, .. } = context;
+    let Context { settings, clock, .. } = context;
     let Some(claim) = reader.get::<PersistentVolumeClaim>(namespace, NAME).await?.filter(is_ours) else {
         return Ok(None);
     };

@@ -14,7 +14,10 @@ use tracing::info;
 
 use super::observe;
 use crate::{
-    kube_io::apply::{self, Target},
+    kube_io::{
+        apply::{self, Ground, Target},
+        looked::Looked,
+    },
     reconcile::{Context, ReconcileError, key},
 };
 
@@ -24,10 +27,11 @@ use crate::{
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<PersistentVolumeClaim>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe::observe(&context, &namespace).await.map_err(ReconcileError::Observe)?;
+    let (reader, looked) = context.reader.looking();
+    let observed = observe::observe((&context, &reader), &namespace).await.map_err(ReconcileError::Observe)?;
     let Some((claim, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
     let plan = decide::decide(&world);
-    carry_out(&context, (&claim, &world), plan).await
+    carry_out(&context, (&claim, &world), plan, &looked).await
 }
 
 /// Carries a plan out: the record, events, children, removals. The record is a ConfigMap, which has no status that
@@ -36,6 +40,7 @@ async fn carry_out(
     context: &Context,
     (claim, world): (&PersistentVolumeClaim, &StoreWorld),
     plan: Plan<StoreRecord>,
+    looked: &Looked,
 ) -> Result<Action, ReconcileError> {
     // No `..`: a new part of a plan must be carried out here. Receivers are told nothing of stores.
     let Plan { children, removals, status, notes, announcements: _, requeue } = plan;
@@ -43,7 +48,7 @@ async fn carry_out(
     let apply = async |child: &Child| {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         let Context { client, applied, .. } = context;
-        let target = Target { client, applied, glanced: None, namespace: &world.namespace };
+        let target = Target { client, applied, ground: Ground::Looked(looked), namespace: &world.namespace };
         let applied = apply::apply(target, child).await;
         if let Err(error) = &applied {
             // A quota or an admission policy: people look at the claim, not at our log.

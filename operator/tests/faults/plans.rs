@@ -60,9 +60,7 @@ pub async fn try_all(acts: &[Act], from: usize) -> Findings {
 pub async fn try_all_with(acts: &[Act], from: usize, bug: Option<Bug>) -> Findings {
     let mut findings = Findings::default();
     for (at, reference) in tell_with(acts, bug).await.iter().enumerate().skip(from) {
-        for (plan, name) in plans(reference) {
-            findings.add(format!("act {at}: {name}"), reference, plan).await;
-        }
+        findings.add_all(&format!("act {at}"), reference).await;
     }
     findings
 }
@@ -75,7 +73,7 @@ pub fn plans(reference: &Played) -> Vec<(Plan, String)> {
     let of_list = |at| {
         [Lying::OneBehind, Lying::FarBehind].map(|lying| (Plan::List(at, lying), format!("{lying:?} at list {at}")))
     };
-    let is_write = |at: usize| reference.requests.get(at).is_some_and(|is_write| *is_write);
+    let is_write = |at: usize| reference.requests.get(at).is_some_and(|request| request.is_write);
     let stops = (0..reference.requests.len()).filter(|at| is_write(*at) || is_write(at + 1));
     let of_stop = stops.map(|at| (Plan::Stop(at), format!("another leads after request {at}")));
     let of_writes = reference.writes.iter().enumerate().flat_map(of_write);
@@ -109,6 +107,13 @@ fn described(site: &Site) -> String {
 }
 
 impl Findings {
+    /// Plays all plans of an act.
+    pub async fn add_all(&mut self, act: &str, reference: &Played) {
+        for (plan, name) in plans(reference) {
+            self.add(format!("{act}: {name}"), reference, plan).await;
+        }
+    }
+
     /// Plays a plan, unless it was played from a moment like this one.
     pub async fn add(&mut self, name: String, reference: &Played, planned: Plan) {
         let (from, plan) = start(reference, planned);

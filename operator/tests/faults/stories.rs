@@ -10,7 +10,7 @@ use crate::{
         kinds::{ENGINES, JOBS},
         store::Happened,
     },
-    cluster,
+    cluster::{self, kubelet::DATASET},
     story::{Act, Played, stages, waits_for},
     users,
 };
@@ -209,6 +209,28 @@ pub fn elsewhere() -> Story {
     Story::new("elsewhere", acts, &["Serving", "Serving", "Serving", "", ""]).from(1).leaves(&[])
 }
 
+/// Everything that an agent may have beside its pods: a pool, a policy and rules, and engines that are scored. Then it
+/// has less again.
+pub fn equipped() -> Story {
+    let [name, key] = DATASET;
+    let full = Act::Edit(json!({
+        "search": {"precision": ["FP32", "INT8"]},
+        "slo": {
+            "objectives": [{"name": "answer", "metric": "AgentRunLatency", "percentile": "p95", "max": "10s"}],
+            "quality": {"maxDrop": "2%", "dataset": {"configMap": {"name": name, "key": key}}},
+        },
+        "serving": {"replicas": 2}, "alerts": {"burnRate": true},
+        "rollout": {
+            "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}], "inferencePool": {}}},
+            "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
+        },
+    }));
+    let bare = Act::Edit(json!({"slo": null, "alerts": null, "rollout": null, "search": null}));
+    let acts = vec![Act::Permit, Act::Dataset, Act::Create, full, prompt("Think."), bare, Act::Delete, WEEK];
+    let stages = ["", "", "Serving", "Serving", "Serving", "Serving", "", ""];
+    Story::new("equipped", acts, &stages).from(3).leaves(&[name])
+}
+
 /// More models than a status has room for.
 pub fn models() -> Story {
     let edits = (0..17).map(|number| model(&format!("http://models.example/{number}")));
@@ -221,5 +243,6 @@ pub fn models() -> Story {
 /// All of them.
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
-    short.into_iter().chain([elsewhere(), retention(), canary(), models(), asking(), canary().watched()]).collect()
+    let long = [elsewhere(), retention(), canary(), models(), asking(), equipped(), canary().watched()];
+    short.into_iter().chain(long).collect()
 }

@@ -8,7 +8,7 @@ use slipway_crds::store::StoreRecord;
 
 use crate::{
     api::{
-        fault::{Plan, Site},
+        fault::{Plan, Request, Site},
         kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
         store::{Happened, Key, Store},
     },
@@ -47,6 +47,10 @@ pub enum Act {
     Release(&'static str),
     /// Leaves objects that only a later version can read.
     Tomorrow,
+    /// Lets the operator write NetworkPolicies and InferencePools.
+    Permit,
+    /// Writes a data set, by which engines are scored.
+    Dataset,
     /// Has the operator look at caches first, which are as old as the look before.
     Watch,
 }
@@ -63,6 +67,8 @@ pub struct Scene {
     pub retention: Option<i64>,
     /// The operator's release.
     pub release: &'static str,
+    /// Whether the operator may write NetworkPolicies and InferencePools.
+    pub is_permitted: bool,
     /// Whether the operator glances at what watches have shown.
     pub is_watching: bool,
     /// A defect of the operator's.
@@ -81,8 +87,8 @@ pub struct Played {
     pub writes: Vec<Site>,
     /// Lists that were asked for.
     pub lists: usize,
-    /// Every request, and whether it was a write.
-    pub requests: Vec<bool>,
+    /// Every request.
+    pub requests: Vec<Request>,
     /// How it was before each look of the operator's.
     pub rounds: Vec<Round>,
     /// Where the next act begins.
@@ -130,7 +136,8 @@ impl Scene {
     pub fn first(bug: Option<Bug>) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (store, users, were_ready) = (Store::default(), Users::default(), BTreeSet::new());
-        Self { store, now, were_ready, users, retention: None, release: "1", is_watching: false, bug }
+        let (is_permitted, is_watching) = (false, false);
+        Self { store, now, were_ready, users, retention: None, release: "1", is_permitted, is_watching, bug }
     }
 
     /// Plays an act by an operator that has just started, until everything has come to rest.
@@ -139,6 +146,7 @@ impl Scene {
         match act {
             Act::Retain(seconds) => scene.retention = Some(*seconds),
             Act::Release(release) => scene.release = release,
+            Act::Permit => scene.is_permitted = true,
             Act::Watch => scene.is_watching = true,
             _ => {}
         }

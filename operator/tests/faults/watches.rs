@@ -1,7 +1,7 @@
 //! The controllers themselves, as watches wake them, where a watch ends, is told that it is too late, is cut off for a
 //! while, or loses an event. Their clock is the test's, and runs as fast as everything is done.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::json;
 use slipway_operator::controllers;
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Seconds in which the agent must be what it was asked to be.
-const PATIENCE: i64 = 900;
+pub const PATIENCE: i64 = 900;
 
 /// Whether an act has come to its end.
 type IsDone = fn(&World) -> bool;
@@ -72,7 +72,7 @@ async fn tell(plan: Option<Plan>) -> Told {
     Told { end: played.end, commits: played.commits, violations: played.violations, events, has_struck, took }
 }
 
-async fn until(world: &mut World, is_done: impl Fn(&World) -> bool) -> i64 {
+pub async fn until(world: &mut World, is_done: impl Fn(&World) -> bool) -> i64 {
     for seconds in 0..PATIENCE {
         if is_done(world) {
             return seconds;
@@ -171,9 +171,45 @@ async fn an_agent_at_rest_is_looked_at_for_the_price_of_a_few_lists() {
     let asked = requests(&world).split_off(before);
     let looked = looks(&world) - looked;
     assert!(looked >= rests / 40, "only {looked} looks in {rests} s");
-    let writes = asked.iter().filter(|is_write| **is_write).count();
+    let writes = asked.iter().filter(|request| request.is_write).count();
     println!("at rest: {} requests, of them {writes} writes, in {rests} s", asked.len());
     // Fourteen kinds are listed four times, and what kinds there are is asked for: none of that grows with agents.
     assert!(asked.len() < 200 && writes < 10, "{} requests, of them {writes} writes, in twenty minutes", asked.len());
+    assert_eq!(world.violations, Vec::<String>::new());
+}
+
+/// How often an agent is looked at on the API server until it serves, and by how many requests in all. Another look is
+/// a dozen reads.
+#[tokio::test(start_paused = true)]
+async fn an_agent_begins_for_so_many_requests() {
+    const LOOKS: usize = 9;
+    const REQUESTS: usize = 180;
+    let mut world = World::of(&Scene::first(None), None).await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(controllers::run(world.operator.context(), stop.clone()));
+    // Watches begin before.
+    for _ in 0..30 {
+        second(&mut world).await;
+    }
+    let begun = world.server.state().faults.requests.len();
+    world.act(&Act::Create);
+    world.server.wake();
+    assert!(until(&mut world, serves).await < PATIENCE);
+    for _ in 0..5 {
+        second(&mut world).await;
+    }
+    stop.cancel();
+    running.await.unwrap();
+    let asked = world.server.state().faults.requests.split_off(begun);
+    let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
+    for request in &asked {
+        *classes.entry(&request.class).or_default() += 1;
+    }
+    println!("{} requests: {classes:#?}", asked.len());
+    assert!(
+        classes["GET agentdeployments"] <= LOOKS && asked.len() <= REQUESTS,
+        "{} requests: {classes:#?}",
+        asked.len()
+    );
     assert_eq!(world.violations, Vec::<String>::new());
 }

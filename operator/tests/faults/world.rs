@@ -17,7 +17,8 @@ use crate::{
         request::Asked,
         store::{Change, Happened, Key, Writer},
     },
-    cluster, end, later,
+    cluster::{self, kubelet},
+    end, later,
     operator::{self, Looked, Operator},
     story::{AGENT, Act, BESIDE, Commits, NAMESPACE, OTHER, Played, Round, Scene, agent, other_agent},
     users::{Users, WINDOW},
@@ -52,6 +53,7 @@ pub struct World {
     settings: Arc<Settings>,
     retention: Option<i64>,
     release: &'static str,
+    is_permitted: bool,
     is_watching: bool,
     pub operator: Operator,
     pods: String,
@@ -65,11 +67,16 @@ pub struct World {
     old: usize,
 }
 
-fn settings(retention: Option<i64>, release: &str) -> Arc<Settings> {
+fn settings((retention, release): (Option<i64>, &str), is_permitted: bool) -> Arc<Settings> {
     let image = |name: &str| format!("example.com/{name}:{release}");
     let images = json!({"images": {"worker": image("worker"), "agentRuntime": image("agent-runtime")}});
     let mut settings: Settings = serde_json::from_value(images).unwrap();
     settings.store.retention = retention.map(|seconds| Retention { seconds, max_unreferenced: None });
+    if is_permitted {
+        settings.gateway.inference_pools = true;
+        settings.network_policies.agents = true;
+        settings.network_policies.operator_namespace = Some("slipway".to_owned());
+    }
     Arc::new(settings)
 }
 
@@ -83,8 +90,8 @@ impl World {
     pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
         operator::set_now(scene.now);
         let (server, users) = (ApiServer::new(operator::now), scene.users.fork());
-        let (retention, release) = (scene.retention, scene.release);
-        let settings = settings(retention, release);
+        let (retention, release, is_permitted) = (scene.retention, scene.release, scene.is_permitted);
+        let settings = settings((retention, release), is_permitted);
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
         server.state().bug = scene.bug;
@@ -98,6 +105,7 @@ impl World {
             settings,
             retention,
             release,
+            is_permitted,
             is_watching,
             operator,
             pods,
@@ -129,8 +137,8 @@ impl World {
             (state.store.clone(), state.bug)
         };
         let (were_ready, users) = (self.were_ready.clone(), self.users.fork());
-        let (retention, release, is_watching) = (self.retention, self.release, self.is_watching);
-        Scene { store, now: operator::now(), were_ready, users, retention, release, is_watching, bug }
+        let Self { retention, release, is_permitted, is_watching, .. } = *self;
+        Scene { store, now: operator::now(), were_ready, users, retention, release, is_permitted, is_watching, bug }
     }
 
     fn commits(&self) -> Commits {
@@ -155,8 +163,9 @@ impl World {
             Act::Wait(seconds) => self.pass(*seconds),
             Act::Quota(quota) => self.limit(*quota),
             Act::Tomorrow => later::leave(&mut self.server.state().store),
+            Act::Dataset => kubelet::write_dataset(&mut self.server.state().store),
             // The operator has started with it.
-            Act::Retain(_) | Act::Release(_) | Act::Watch => {}
+            Act::Retain(_) | Act::Release(_) | Act::Permit | Act::Watch => {}
         }
     }
 

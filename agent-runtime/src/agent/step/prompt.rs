@@ -27,16 +27,21 @@ impl Asked {
 
 /// The prompt of the next step, which goes on from the turn before it.
 pub(super) fn next(state: &mut State, step: u32) -> Result<Asked, Failure> {
-    let turn = match &state.opening {
-        Opening::Chat(talk) if talk.format().vocabulary().is_some() => talk.generated(&state.steps),
-        Opening::Chat(_) | Opening::Transcript(_) => GeneratedTurn::default(),
-    };
-    fit(state, step, &turn)
+    fit(state, step, Behind::Turn)
 }
 
 /// The prompt of the same step once more.
 pub(super) fn again(state: &mut State, step: u32) -> Result<Asked, Failure> {
-    fit(state, step, &GeneratedTurn::default())
+    fit(state, step, Behind::SamePrompt)
+}
+
+/// What a prompt goes on from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    /// The turn that answered the prompt before.
+    Turn,
+    /// The prompt before, which nothing has answered.
+    SamePrompt,
 }
 
 /// Tokens that the present model call may generate, whatever its prompt has.
@@ -47,8 +52,8 @@ pub(super) fn max_tokens(state: &State) -> u32 {
 }
 
 /// Leaves the oldest results out of a prompt that is too long, as far as there are any.
-fn fit(state: &mut State, step: u32, turn: &GeneratedTurn) -> Result<Asked, Failure> {
-    let mut asked = write(state, step, turn)?;
+fn fit(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure> {
+    let mut asked = write(state, step, behind)?;
     let (Some(context), Some(before)) = (state.context, asked.count()) else { return Ok(asked) };
     let most = most_of_prompt(context, max_tokens(state));
     let mut left_out = Vec::new();
@@ -58,7 +63,7 @@ fn fit(state: &mut State, step: u32, turn: &GeneratedTurn) -> Result<Asked, Fail
             break;
         }
         left_out.extend(calls);
-        asked = write(state, step, turn)?;
+        asked = write(state, step, behind)?;
     }
     let after = asked.count().unwrap_or(before);
     if !left_out.is_empty() {
@@ -75,13 +80,17 @@ fn leave_out(state: &mut State, tokens: u32) -> Vec<CallId> {
     vocabulary.map(|vocabulary| state.leave_out_tokens(tokens, &vocabulary)).unwrap_or_default()
 }
 
-fn write(state: &mut State, step: u32, turn: &GeneratedTurn) -> Result<Asked, Failure> {
+fn write(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure> {
     let failed = |problem: String| Failure::Prompt { step, problem };
     let prompt = state.prompt().map_err(|problem| failed(problem.to_string()))?;
-    let State { opening, transcript, .. } = state;
+    let State { opening, transcript, steps, .. } = state;
     let tokens = match opening {
         Opening::Chat(talk) => talk.format().vocabulary().map(|vocabulary| {
-            transcript.go_on(vocabulary.tokenizer(), &prompt, turn).map_err(|problem| failed(problem.to_string()))
+            let turn = match behind {
+                Behind::Turn => talk.generated(steps, transcript.split(&prompt)),
+                Behind::SamePrompt => GeneratedTurn::default(),
+            };
+            transcript.go_on(vocabulary.tokenizer(), &prompt, &turn).map_err(|problem| failed(problem.to_string()))
         }),
         Opening::Transcript(_) => None,
     };

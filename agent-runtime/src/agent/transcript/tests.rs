@@ -57,9 +57,10 @@ impl Run {
     /// What the model writes, and what the template makes of it.
     fn writes(&mut self, tokens: &[u32], as_template: impl FnOnce(&str) -> String) {
         let said = self.tokenizer.whole_text(tokens).expect("it decodes");
-        self.text += &format!("{}<|im_end|>\n", as_template(&said));
+        let written = format!("{}<|im_end|>\n", as_template(&said));
+        self.text += &written;
         let tokens = [tokens, &[END]].concat();
-        self.turn = GeneratedTurn { written: Some(self.text.clone()), said, tokens };
+        self.turn = GeneratedTurn { written: Some(written), said, tokens };
     }
 }
 

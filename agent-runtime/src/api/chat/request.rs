@@ -157,11 +157,10 @@ impl ChatRequest {
         let asked = Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed };
         let wishes = wishes::take(&mut others)?.read(abilities)?;
         let mut ignored = read_others(others, &REFUSED)?;
-        let sampling = if abilities.takes_sampling { sampling::read(asked)? } else { Sampling::default() };
-        if !abilities.takes_sampling {
-            ignored.extend(asked.names().map(str::to_owned));
-            ignored.sort();
-        }
+        let (asked, beyond) = asked.split(abilities.sampling);
+        let sampling = sampling::read(asked)?;
+        ignored.extend(beyond.into_iter().map(str::to_owned));
+        ignored.sort();
         if n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "the agent gives one answer; leave the field out or send 1"));
         }

@@ -107,19 +107,16 @@ impl ResponseBody {
         }
         let mut ignored = read_others(std::mem::take(&mut self.others), &REFUSED)?;
         ignored.extend(self.unread().map(str::to_owned));
-        let asked = self.sampling();
-        let sampling = if abilities.takes_sampling { sampling::read(asked)? } else { Sampling::default() };
-        if !abilities.takes_sampling {
-            ignored.extend(asked.names().map(str::to_owned));
-        }
+        let (asked, beyond) = self.sampling().split(abilities.sampling);
+        let sampling = sampling::read(asked)?;
+        ignored.extend(beyond.into_iter().map(str::to_owned));
         ignored.sort();
         let input = self.input.take().unwrap_or_default();
         let Said { conversation, messages } = items::read(input, self.instructions.clone(), earlier)?;
         let choice = self.tool_choice.clone();
         let format = self.of_text("format");
         let wishes = self.wishes(abilities)?;
-        let shown = if abilities.takes_sampling { asked } else { Asked::default() };
-        let echo = self.echo(&wishes, choice, format, shown);
+        let echo = self.echo(&wishes, choice, format, asked);
         Ok(Asking {
             model: self.model,
             conversation,

@@ -27,7 +27,7 @@ pub struct Reader {
 
 /// The request of a generation, and what reads its responses.
 pub fn begin(model: &str, generation: Generation) -> (ModelInferRequest, Reader) {
-    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+    // How tokens are chosen is added for the inputs that the model has.
     let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation.without_begin();
     let limit = i32::try_from(max_tokens).unwrap_or(i32::MAX);
     let mut inputs = vec![

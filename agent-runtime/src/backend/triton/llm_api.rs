@@ -27,20 +27,21 @@ pub struct Reader {
     output_tokens: u32,
 }
 
-/// The request of a generation, and what reads its responses.
-pub fn begin(model: &str, generation: Generation) -> (ModelInferRequest, Reader) {
-    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+/// The request of a generation, and what reads its responses. Unless tokens are drawn, the likeliest is asked for.
+pub fn begin(model: &str, generation: Generation, draws: bool) -> (ModelInferRequest, Reader) {
+    // How tokens are drawn is added for the inputs that the model has.
     let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation.without_begin();
     let limit = i32::try_from(max_tokens).unwrap_or(i32::MAX);
-    let inputs = vec![
+    let mut inputs = vec![
         texts("text_input", vec![prompt]),
         on("streaming", &[1]),
         integers("sampling_param_max_tokens", &[1], vec![limit]),
-        // The likeliest token, as with the other entries.
-        integers("sampling_param_top_k", &[1], vec![1]),
-        on("sampling_param_exclude_input_from_output", &[1]),
-        on("return_finish_reason", &[1]),
     ];
+    if !draws {
+        // As the other entries do unasked.
+        inputs.push(integers("sampling_param_top_k", &[1], vec![1]));
+    }
+    inputs.extend([on("sampling_param_exclude_input_from_output", &[1]), on("return_finish_reason", &[1])]);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };
     let stop_words = StopWords::new(stop_words);
     (request, Reader { text: String::new(), stop_words, max_tokens, output_tokens: 0 })

@@ -10,6 +10,26 @@ pub fn integers(name: &str, shape: &[usize], int_contents: Vec<i32>) -> InferInp
     input(name, "INT32", shape, InferTensorContents { int_contents, ..Default::default() })
 }
 
+/// An input of whole numbers that are not negative.
+pub fn unsigned_integers(name: &str, shape: &[usize], uint_contents: Vec<u32>) -> InferInputTensor {
+    input(name, "UINT32", shape, InferTensorContents { uint_contents, ..Default::default() })
+}
+
+/// An input of long whole numbers.
+pub fn longs(name: &str, shape: &[usize], int64_contents: Vec<i64>) -> InferInputTensor {
+    input(name, "INT64", shape, InferTensorContents { int64_contents, ..Default::default() })
+}
+
+/// An input of long whole numbers that are not negative.
+pub fn unsigned_longs(name: &str, shape: &[usize], uint64_contents: Vec<u64>) -> InferInputTensor {
+    input(name, "UINT64", shape, InferTensorContents { uint64_contents, ..Default::default() })
+}
+
+/// An input of numbers with a point.
+pub fn floats(name: &str, shape: &[usize], fp32_contents: Vec<f32>) -> InferInputTensor {
+    input(name, "FP32", shape, InferTensorContents { fp32_contents, ..Default::default() })
+}
+
 /// An input that is on.
 pub fn on(name: &str, shape: &[usize]) -> InferInputTensor {
     input(name, "BOOL", shape, InferTensorContents { bool_contents: vec![true], ..Default::default() })

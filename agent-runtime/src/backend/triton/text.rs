@@ -14,7 +14,7 @@ use crate::backend::{
 
 /// The request of a generation.
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
-    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+    // How tokens are chosen is added for the inputs that the model has.
     let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation.without_begin();
     let max_tokens = i32::try_from(max_tokens).unwrap_or(i32::MAX);
     let mut inputs =

@@ -33,7 +33,7 @@ pub fn begin(
     tokenizer: &Arc<Tokenizer>,
 ) -> Result<(ModelInferRequest, Reader), BackendError> {
     let special = if generation.wants_special_tokens() { SpecialTokens::Written } else { SpecialTokens::LeftOut };
-    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+    // How tokens are chosen is added for the inputs that the model has.
     let Generation { id, prompt, tokens, max_tokens, stop_words, form: _, sampling: _, .. } = generation;
     let gives_tokens = tokens.is_some();
     let prompt = match tokens {

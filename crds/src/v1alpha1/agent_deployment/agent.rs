@@ -33,8 +33,8 @@ pub struct Agent {
     /// tells. `ReAct` means the plain ReAct transcript, whatever the checkpoint has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_dialect: Option<ToolCallDialect>,
-    /// How tokens are chosen, where a request does not say. Absent means the likeliest token. Refused with backends
-    /// that choose no other.
+    /// How tokens are chosen, where a request does not say. Absent means the likeliest token. A model of Triton's must
+    /// have an input for each part that is set: without one its pods do not become ready, and say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// Tools that the model may call.

@@ -176,10 +176,6 @@ pub use upstream::{Checkpoint, Origin, Upstream, UpstreamApi};
         .message("slo.throughput says how many runs arrive: remove synthetic.arrival.runsPerSecond, or slo.throughput")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
-        "!has(self.engine) || !has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")
-        .message("engines of other backends take the likeliest token: remove agent.sampling, or use backend VLLM or SGLang")
-        .field_path(".agent.sampling"),
-    validation = Rule::new(
         "!has(self.engine) || self.engine.backend != 'Custom' || !has(self.agent.toolCallDialect) || self.agent.toolCallDialect == 'ReAct'")
         .message("a Custom engine comes without its checkpoint's chat template: remove agent.toolCallDialect")
         .field_path(".agent.toolCallDialect"),

@@ -288,6 +288,16 @@ impl Precision {
         Self::MXFP4,
     ];
 
+    /// Bits of a weight.
+    pub const fn weight_bits(self) -> u32 {
+        match self {
+            Self::FP32 => 32,
+            Self::FP16 | Self::BF16 => 16,
+            Self::INT8 | Self::FP8 | Self::INT8WeightOnly | Self::INT8SmoothQuant => 8,
+            Self::INT4WeightOnly | Self::INT4AWQ | Self::W4A8AWQ | Self::NVFP4 | Self::MXFP4 => 4,
+        }
+    }
+
     /// The one of a name in the API.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|precision| precision.as_str() == name)

@@ -68,17 +68,14 @@ fn names_of_the_api_are_those_that_are_written() {
 }
 
 #[rstest]
-#[case::our_own(TextDialect::Text, (false, false))]
-#[case::ensemble(TextDialect::Ensemble, (false, false))]
-#[case::vllm_behind_triton(TextDialect::Vllm, (true, false))]
-#[case::pytorch_flow(TextDialect::LlmApi, (false, false))]
-#[case::vllms_own_server(TextDialect::OpenAi, (true, true))]
-#[case::sglangs_own_server(TextDialect::SgLang, (true, true))]
-#[case::completions_of_any_make(TextDialect::Completions, (true, false))]
-#[case::chats_of_any_make(TextDialect::Chat, (true, false))]
-fn a_dialect_says_whether_its_requests_may_have_sampling_and_formats(
-    #[case] dialect: TextDialect,
-    #[case] expected: (bool, bool),
-) {
-    assert_eq!((dialect.takes_sampling(), dialect.takes_formats()), expected);
+#[case::our_own(TextDialect::Text, false)]
+#[case::ensemble(TextDialect::Ensemble, false)]
+#[case::vllm_behind_triton(TextDialect::Vllm, false)]
+#[case::pytorch_flow(TextDialect::LlmApi, false)]
+#[case::vllms_own_server(TextDialect::OpenAi, true)]
+#[case::sglangs_own_server(TextDialect::SgLang, true)]
+#[case::completions_of_any_make(TextDialect::Completions, false)]
+#[case::chats_of_any_make(TextDialect::Chat, false)]
+fn a_dialect_says_whether_its_requests_may_have_formats(#[case] dialect: TextDialect, #[case] expected: bool) {
+    assert_eq!(dialect.takes_formats(), expected);
 }

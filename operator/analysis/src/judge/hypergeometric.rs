@@ -20,7 +20,7 @@ impl Table {
     /// Whether the split can say anything: both arms have units, and some but not all units had the event.
     #[must_use]
     pub fn is_informative(&self) -> bool {
-        self.canary > 0 && self.stable > 0 && self.events > 0 && self.events < self.canary + self.stable
+        self.canary > 0 && self.stable > 0 && self.events > 0 && self.events < self.canary.saturating_add(self.stable)
     }
 
     /// The canary's events minus their expectation `m n_c / N` when labels are exchangeable.
@@ -29,7 +29,7 @@ impl Table {
         if !self.is_informative() {
             return 0.0;
         }
-        let total = (self.canary + self.stable) as f64;
+        let total = self.canary as f64 + self.stable as f64;
         self.canary_events as f64 - self.events as f64 * self.canary as f64 / total
     }
 
@@ -74,7 +74,7 @@ impl Table {
         }
         let Self { canary, stable, events, canary_events } = *self;
         let (above, below) = if self.variance() > LARGE_VARIANCE {
-            let expected = events as f64 * canary as f64 / (canary + stable) as f64;
+            let expected = events as f64 * canary as f64 / (canary as f64 + stable as f64);
             (ln_tilt_bound(canary, stable, events, psi), expected * null.ln())
         } else {
             (ln_tilt(canary, stable, events, psi), ln_tilt(canary, stable, events, null))
@@ -96,7 +96,8 @@ pub fn ln_tilt(canary: u64, stable: u64, events: u64, psi: f64) -> f64 {
     let highest = events.min(canary);
     // u(j + 1) / u(j), decreasing in j.
     let ratio = |j: u64| {
-        (canary - j) as f64 * (events - j) as f64 * psi / ((j + 1) as f64 * ((stable + j + 1) - events) as f64)
+        (canary - j) as f64 * (events - j) as f64 * psi
+            / ((j + 1) as f64 * (stable as f64 + (j + 1) as f64 - events as f64))
     };
     let (mut low, mut high) = (lowest, highest);
     while low < high {
@@ -121,7 +122,7 @@ pub fn ln_tilt(canary: u64, stable: u64, events: u64, psi: f64) -> f64 {
             break;
         }
     }
-    ln_choose(canary, mode) + ln_choose(stable, events - mode) - ln_choose(canary + stable, events)
+    ln_choose(canary, mode) + ln_choose(stable, events - mode) - ln_choose(canary.saturating_add(stable), events)
         + mode as f64 * psi.ln()
         + f64::ln(sum)
 }
@@ -130,7 +131,7 @@ pub fn ln_tilt(canary: u64, stable: u64, events: u64, psi: f64) -> f64 {
 /// (Hoeffding, J. Amer. Statist. Assoc. 58, 1963, theorem 4), and the draw may be seen as of units or of events.
 #[must_use]
 pub fn ln_tilt_bound(canary: u64, stable: u64, events: u64, psi: f64) -> f64 {
-    let (canary, events, total) = (canary as f64, events as f64, (canary + stable) as f64);
+    let (canary, events, total) = (canary as f64, events as f64, canary as f64 + stable as f64);
     let of_units = canary * (events / total * (psi - 1.0)).ln_1p();
     let of_events = events * (canary / total * (psi - 1.0)).ln_1p();
     of_units.min(of_events)

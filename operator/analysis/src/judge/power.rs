@@ -5,6 +5,8 @@
 //! a time is one by which 95 of 100 such canaries are rolled back. Excess and variance of the splits are taken for a
 //! normal law (the score test's; Wald, Ann. Math. Statist. 16, 1945). Errors and hanging units are not counted in.
 
+mod units;
+
 use std::collections::BTreeMap;
 
 use slipway_vocabulary::evidence::{Histogram, Metric, WINDOW_SECONDS, bucket};
@@ -20,9 +22,9 @@ use super::{
     split::{CHAINS, MIXTURE, Split, TILTS},
     strata::Stratum,
 };
+use crate::slo::ERRORS_TO_BOUND;
 
-/// The quantile of a normal law that is passed in 95 of 100.
-const LUCK: f64 = 1.645;
+pub use units::{UnitsAtPercentile, units_at_percentiles};
 
 /// The part of stable's units that a canary's are held against where the loads of their pods are unlike: those of the
 /// fullest band.
@@ -123,8 +125,7 @@ pub struct Outlook {
 pub fn outlooks(config: &Config, windows: &[Window], plan: &Plan, ratio: f64) -> Vec<Outlook> {
     let (mut traffic, mut judge) = (Traffic::default(), Judge::new(seen_from_stable(config)));
     for window in windows {
-        let mut window = window.clone();
-        window.observations.retain(|observation| observation.arm == Arm::Stable);
+        let window = only_stable(window);
         traffic.observe(&window);
         judge.consume(&window);
     }
@@ -134,6 +135,12 @@ pub fn outlooks(config: &Config, windows: &[Window], plan: &Plan, ratio: f64) ->
         plan,
     };
     plan.shortened().map(outlook).collect()
+}
+
+fn only_stable(window: &Window) -> Window {
+    let mut window = window.clone();
+    window.observations.retain(|observation| observation.arm == Arm::Stable);
+    window
 }
 
 /// Pods of stable that are read for the first time are not young.
@@ -328,12 +335,12 @@ impl Walk {
     fn ln_e(&self) -> f64 {
         let components = self.fast.iter().flatten().zip(MIXTURE.weights);
         let fast = components.fold(f64::NEG_INFINITY, |sum, ([mean, variance], weight)| {
-            ln_add(sum, mean - LUCK * variance.sqrt() + weight.ln())
+            ln_add(sum, mean - ERRORS_TO_BOUND * variance.sqrt() + weight.ln())
         });
         let n = f64::from(self.blocks);
-        let slow = self
-            .sums
-            .map(|[sum, squares]| ln_sequential_t(self.blocks, sum - LUCK * n.sqrt(), squares, Direction::Above));
+        let slow = self.sums.map(|[sum, squares]| {
+            ln_sequential_t(self.blocks, sum - ERRORS_TO_BOUND * n.sqrt(), squares, Direction::Above)
+        });
         let slow = ln_mean(&[(CHAIN_SHARES[0], slow[0]), (CHAIN_SHARES[1], slow[1])]);
         // The restart that begins at the opening has half of the weight.
         ln_mean(&[(FAST_SHARE, fast), (SLOW_SHARE, slow)]) + SLOWNESS.ln() - std::f64::consts::LN_2

@@ -16,9 +16,11 @@ use super::{
     rollout::BLOCK_SECONDS,
 };
 
+mod any_input;
 mod costs;
 mod fullest_state;
 mod outages;
+mod tails;
 mod tasks;
 
 const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;

@@ -157,7 +157,7 @@ impl Slipway {
                     true => "the best confirmed configuration when the budget ended".to_owned(),
                     false => format!("no further run promises a gain of {:.1} %", 100.0 * self.settings.stop_gain),
                 };
-                Conclusion::Chosen { cell: best.cell, reason }
+                Conclusion::Chosen { cell: best.cell, reason, gain_left: Some(survey.gain_left()) }
             }
             Some(best) => {
                 let reserve = Reserve::default();

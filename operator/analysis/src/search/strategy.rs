@@ -108,6 +108,8 @@ pub enum Conclusion {
         cell: Cell,
         /// Why the search ended here.
         reason: String,
+        /// What the best further run was expected to gain in ln objective; `None` where nothing says so.
+        gain_left: Option<f64>,
     },
     /// Nothing meets every objective.
     Infeasible {

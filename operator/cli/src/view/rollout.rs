@@ -6,7 +6,10 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 use serde::Serialize;
-use slipway_analysis::judge::{Expectation, power::Outlook};
+use slipway_analysis::judge::{
+    Expectation,
+    power::{Outlook, UnitsAtPercentile},
+};
 use slipway_crds::{
     conditions::ConditionType,
     v1alpha1::{
@@ -16,7 +19,10 @@ use slipway_crds::{
         },
     },
 };
-use slipway_vocabulary::evidence::{Evidence, Metric, Quantile};
+use slipway_vocabulary::{
+    Percentile,
+    evidence::{Evidence, Metric, Quantile},
+};
 
 use crate::{
     arms::{Arms, Band, Counts, Side},
@@ -181,6 +187,22 @@ pub struct OutlookView {
     pub traffic_seconds: u64,
     /// The schedule of the spec, and those with fewer steps.
     pub schedules: Vec<Schedule>,
+    /// What a promotion takes at the percentiles of objectives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub at_percentiles: Vec<AtPercentile>,
+}
+
+/// From how many units a promotion can rest on the percentile of an objective.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AtPercentile {
+    /// What the objective bounds.
+    pub metric: Metric,
+    /// Its percentile.
+    pub percentile: Percentile,
+    /// Comparable units of each revision. Absent where stable has not shown enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units_of_each_revision: Option<u64>,
 }
 
 /// A schedule, and how long its verdicts take.
@@ -306,7 +328,15 @@ impl OutlookView {
             pods: forecast.pods,
             traffic_seconds: forecast.seconds,
             schedules: forecast.outlooks.iter().map(Schedule::of).collect(),
+            at_percentiles: forecast.at_percentiles.iter().map(AtPercentile::of).collect(),
         }
+    }
+}
+
+impl AtPercentile {
+    fn of(of: &UnitsAtPercentile) -> Self {
+        let UnitsAtPercentile { metric, percentile, units } = *of;
+        Self { metric, percentile, units_of_each_revision: units }
     }
 }
 

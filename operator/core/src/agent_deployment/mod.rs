@@ -5,6 +5,7 @@
 //! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the
 //! phases.
 
+pub mod at_once;
 pub mod commands;
 pub mod decide;
 pub mod defaults;

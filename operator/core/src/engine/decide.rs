@@ -59,14 +59,33 @@ fn build_step(world: &EngineWorld, prefix: &str) -> (Plan<EngineStatus>, Step<()
     }
     let plan = Plan::keeping(status);
     let attempts_before = world.status.lost.as_ref().map_or(0, |lost| lost.attempts_before);
+    let max_attempts = world.settings.jobs.max_attempts.saturating_add(attempts_before);
     let next = attempts::decide(Attempts {
         kind: JobKind::Build,
         job_prefix: prefix,
         recorded,
-        max_attempts: world.settings.jobs.max_attempts.saturating_add(attempts_before),
+        max_attempts,
         job,
         now: world.now,
     });
+    match (next, new_failure(&world.status, &plan.status)) {
+        // What one look alone has seen begins nothing: a pod that a list lacked may have ended well.
+        (AttemptStep::Record(next_attempt), Some(failure)) => {
+            let job = JobRef { kind: JobKind::Build, name };
+            let why = Why::JobRetrying { job, next_attempt, max_attempts, failure };
+            (Plan { requeue: AT_ONCE, ..plan }, Err(Blocked::Waiting(why)))
+        }
+        (next, _) => step_of(world, next, (prefix, name), plan),
+    }
+}
+
+/// What follows from the next step of the attempts.
+fn step_of(
+    world: &EngineWorld,
+    next: AttemptStep,
+    (prefix, name): (&str, String),
+    plan: Plan<EngineStatus>,
+) -> (Plan<EngineStatus>, Step<()>) {
     match next {
         AttemptStep::Record(attempt) => {
             let job = JobRef { kind: JobKind::Build, name: job_name(prefix, attempt) };
@@ -121,6 +140,12 @@ fn foreign_result(world: &EngineWorld, name: String) -> Why {
 
 fn is_stalled_already(world: &EngineWorld) -> bool {
     world.status.conditions.iter().any(|c| c.type_ == "Stalled" && c.status == "True")
+}
+
+/// The failure of the latest attempt, where no status has had it before.
+fn new_failure(before: &EngineStatus, after: &EngineStatus) -> Option<String> {
+    let failure = |status: &EngineStatus| status.attempts.last().and_then(|attempt| attempt.failure.clone());
+    failure(after).filter(|_| failure(before).is_none()).map(|failure| failure.message)
 }
 
 /// Writes the failure of the latest attempt beside it; an attempt that is made once more loses its old failure.

@@ -171,4 +171,9 @@ fn pods_of_every_layout() {
         let all = of_layout(&objects).into_iter().chain(config).collect::<Vec<_>>();
         with_snapshots(|| insta::assert_snapshot!(format!("{name}-V3"), as_yaml(all.iter().collect())));
     }
+    // The fourth makes other pods where Triton serves.
+    for name in FIXTURES.into_iter().filter(|name| !["vllm-open-ai", "sglang"].contains(name)) {
+        let objects = of_layout(&fixture_of(name, Layout::V4));
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V4"), as_yaml(objects.iter().collect())));
+    }
 }

@@ -101,7 +101,7 @@ impl<'a> Memo<'a> {
         let best = self.history().reduce(|best, seen| if seen.grade > best.grade { seen } else { best });
         match best {
             Some(best) if best.grade.is_feasible() => {
-                Conclusion::Chosen { cell: best.cell, reason: "the best feasible run".into() }
+                Conclusion::Chosen { cell: best.cell, reason: "the best feasible run".into(), gain_left: None }
             }
             Some(_) | None => {
                 let limits: Vec<_> = self.space.constraints.iter().map(|c| self.space.limit(c)).collect();

@@ -59,6 +59,9 @@ pub struct ReplayResult {
     pub ratio_to_optimum: Option<f64>,
     /// Whether the answer truly meets every constraint.
     pub feasible: bool,
+    /// What the method expected the best further run to gain in ln objective when it stopped, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gain_left: Option<f64>,
     /// Every run in order.
     pub trace: Vec<TraceEntry>,
 }

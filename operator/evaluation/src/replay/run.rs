@@ -106,9 +106,9 @@ fn result(
     trace: Vec<TraceEntry>,
     conclusion: Option<&Conclusion>,
 ) -> ReplayResult {
-    let chosen = match conclusion {
-        Some(Conclusion::Chosen { cell, .. }) => Some(*cell),
-        Some(Conclusion::Infeasible { .. } | Conclusion::Unknown { .. }) | None => None,
+    let (chosen, gain_left) = match conclusion {
+        Some(Conclusion::Chosen { cell, gain_left, .. }) => (Some(*cell), *gain_left),
+        Some(Conclusion::Infeasible { .. } | Conclusion::Unknown { .. }) | None => (None, None),
     };
     let values = chosen.and_then(|cell| problem.row(cell)).and_then(|row| row.values.as_ref());
     let feasible = values.is_some_and(|values| problem.space.meets(values));
@@ -129,6 +129,7 @@ fn result(
         objective,
         ratio_to_optimum: problem.optimum().map(ratio),
         feasible,
+        gain_left,
         trace,
     }
 }

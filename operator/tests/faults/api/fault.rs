@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use jiff::Timestamp;
 use serde_json::json;
 use slipway_crds::labels::APP_COMPONENT;
@@ -150,6 +151,29 @@ impl Site {
     }
 }
 
+/// A request of any kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub is_write: bool,
+    /// Verb, kind and part.
+    pub class: String,
+}
+
+impl Request {
+    fn of(asked: &Asked) -> Self {
+        let words = match (&asked.method, &asked.target) {
+            (&Method::GET, Target::Collection(kind, _)) => vec!["LIST", kind.plural],
+            (method, Target::Collection(kind, _)) => vec![method.as_str(), kind.plural],
+            (method, Target::Object(key, part)) => {
+                let part = part.as_deref();
+                [method.as_str(), key.kind.plural].into_iter().chain(part).collect()
+            }
+            (method, Target::Groups | Target::Version(_) | Target::Unknown) => vec![method.as_str(), "kinds"],
+        };
+        Self { is_write: asked.is_write(), class: words.join(" ") }
+    }
+}
+
 /// The fault that is planned, and what was asked for so far.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
@@ -158,8 +182,8 @@ pub struct Faults {
     pub writes: Vec<Site>,
     /// Lists that were asked for.
     pub lists: usize,
-    /// Every request, and whether it was a write.
-    pub requests: Vec<bool>,
+    /// Every request.
+    pub requests: Vec<Request>,
     /// Objects that requests deleted without saying which one they mean.
     pub careless: Vec<Site>,
     /// Writes that the server refused as invalid.
@@ -170,6 +194,8 @@ pub struct Faults {
     pub cut_off_until: Option<Timestamp>,
     /// Whether the planned fault has happened.
     pub has_struck: bool,
+    /// Reading this object is where a defect of the reader shows.
+    pub panics_at: Option<Key>,
     /// The operator is to end.
     pub crash: Arc<Notify>,
     /// The operator stands still at a request.
@@ -192,13 +218,18 @@ impl Faults {
             return None;
         }
         let at = self.requests.len();
-        self.requests.push(asked.is_write());
+        self.requests.push(Request::of(asked));
         if self.plan != Some(Plan::Stop(at)) {
             return None;
         }
         self.has_struck = true;
         self.stopped.notify_one();
         Some(self.goes_on.clone())
+    }
+
+    /// Whether reading this object is where a defect shows.
+    pub fn is_defect(&self, asked: &Asked) -> bool {
+        matches!(&asked.target, Target::Object(key, None) if Some(key) == self.panics_at.as_ref() && !asked.is_write())
     }
 
     /// A write of somebody, who may lead no more.

@@ -98,6 +98,9 @@ impl ApiServer {
         if asked.is_watch() {
             return Ok(watch::answer(self, asked));
         }
+        let is_defect = self.state().faults.is_defect(&asked);
+        // Nobody holds the server's state meanwhile.
+        assert!(!is_defect, "a defect that {:?} meets", asked.target);
         let (stands_still, outcome) = {
             let mut state = self.state();
             (state.faults.of_request(&asked), state.outcome(&asked, self.asked_by))

@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use slipway_crds::identity::content_hash;
+use slipway_operator_core::agent_deployment::world::DatasetView;
 use slipway_worker_contract::{
     BuildResult, Campaign, Digest, FetchResult, Latency, LatencyMetric, MeasurementVerdict, Message, Outcome,
-    Percentile, ProfileEnd, ProfileResult, ProfileTask, ResolveResult, Row, SweepResult, Task,
+    Percentile, ProfileEnd, ProfileResult, ProfileTask, QualityResult, QualityTask, ReferenceScores, ResolveResult,
+    Row, SweepResult, Task,
 };
 
 use super::{BROKEN, all};
-use crate::api::{
-    kinds::{CLAIMS, CONFIG_MAPS, PODS},
-    store::{Key, Store, Writer, is_going},
+use crate::{
+    api::{
+        kinds::{CLAIMS, CONFIG_MAPS, PODS},
+        store::{Key, Store, Writer, is_going},
+    },
+    story::NAMESPACE,
 };
 
 /// Bytes of a termination message that a pod of few containers keeps.
@@ -173,8 +178,35 @@ fn outcome(task: &Task, pod: &str) -> Outcome {
         }),
         Task::Sweep(_) => Outcome::Sweep(SweepResult::default()),
         Task::Profile(task) => Outcome::Profile(measured(task)),
-        Task::Quality(_) => unreachable!("no story scores"),
+        Task::Quality(task) => Outcome::Quality(scored(task)),
     }
+}
+
+/// Name of the ConfigMap with the data set, and its key.
+pub const DATASET: [&str; 2] = ["evaluation", "samples.jsonl"];
+const SAMPLE: &str = r#"{"id":"1","prompt":"Question: 1+1\n","expected":"2","maxTokens":8,"stopWords":[]}"#;
+
+/// Writes the data set, as a person does.
+pub fn write_dataset(store: &mut Store) {
+    let [name, file] = DATASET;
+    let (key, metadata) = (Key::new(CONFIG_MAPS, NAMESPACE, name), json!({"name": name, "namespace": NAMESPACE}));
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {file: SAMPLE}});
+    store.put(key, object, Writer::Cluster);
+}
+
+/// No engine answers worse than the reference.
+fn scored(task: &QualityTask) -> QualityResult {
+    let DatasetView::Samples { digest, .. } = DatasetView::read(SAMPLE) else { unreachable!("the data set is valid") };
+    let reference = task.reference.clone().map(|engine| ReferenceScores {
+        engine,
+        score_ppm: 980_000,
+        drop_ppm: 0,
+        drop_upper_ppm: 10_000,
+        confidence_ppm: task.confidence_ppm,
+        worse: 0,
+        better: 0,
+    });
+    QualityResult { metric: task.metric, dataset_digest: digest, samples: 400, score_ppm: 980_000, reference }
 }
 
 /// Every point of a campaign meets its objective; engines differ by their names, so that none is close to another.

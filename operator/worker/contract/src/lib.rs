@@ -31,8 +31,8 @@ pub use crate::{
     },
     no_build::NoBuild,
     profile::{
-        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MeasureSettings, OptimizeFor, OtherEngine,
-        ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
+        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MOST_WALKED, MeasureSettings, OptimizeFor,
+        OtherEngine, ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

@@ -313,6 +313,10 @@ pub enum OptimizeFor {
     Cost,
 }
 
+/// Spaces of an engine with at most so many cells are walked whole, where the budget allows it. Larger ones are
+/// searched.
+pub const MOST_WALKED: usize = 24;
+
 /// How long a level runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

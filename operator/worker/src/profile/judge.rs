@@ -147,13 +147,13 @@ fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Optio
 }
 
 /// Tells whether an open loop serves less than its target by more than chance. The count of a Poisson process stays
-/// above its mean minus 1.645 standard deviations with 95 %.
+/// above its mean minus so many standard deviations with 95 %.
 fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<String> {
     records.circumstances.arrivals_per_kilosecond?;
     let target = target_per_kilosecond?;
     let seconds = records.window_nanos() as f64 / 1e9;
     let (expected, count) = (target as f64 / 1e3 * seconds, records.count() as f64);
-    let slow = count + 1.645 * expected.sqrt() < expected;
+    let slow = count + slo::ERRORS_TO_BOUND * expected.sqrt() < expected;
     slow.then(|| {
         let (served, target) = (count / seconds.max(1e-9), target as f64 / 1e3);
         format!("throughput is too low: {served:.2} of {target:.2} a second were served")

@@ -28,7 +28,12 @@ const LEAST_ROUNDS: u64 = 4;
 
 /// The standard error of ln throughput that is small enough, where throughput or cost is optimized for.
 const THROUGHPUT_ERROR: f64 = 0.03;
-/// How long a level runs for its throughput's sake alone, its warm-up not counted. Every start of an engine costs more.
+/// Standard errors by which a level's throughput is below a rival's before it is given up. It is looked at after each
+/// of some seven chunks, and then has ten batches or more. So a level as good as the rival is given up in less than 5
+/// of 100 cases.
+const ERRORS_TO_GIVE_UP: f64 = 3.0;
+/// How long a level runs for its throughput's sake alone, its warm-up not counted. Every start of an engine costs
+/// more.
 const THROUGHPUT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether another chunk is run.
@@ -110,8 +115,8 @@ impl Watch {
         }
     }
 
-    /// Decides on what was added so far, the level having run for `elapsed`; valid at every look, because the tests are
-    /// sequential.
+    /// Decides on what was added so far, the level having run for `elapsed`; valid at every look, because the tests
+    /// are sequential.
     pub fn decide(&self, elapsed: Duration) -> Decision {
         let verdict = self.evidence.verdict();
         if matches!(verdict, EarlyVerdict::Infeasible { .. }) && self.is_missed() {
@@ -123,7 +128,7 @@ impl Watch {
         }
         let beaten = |test: &IncumbentTest| test.log_evidence() >= -EarlyRule::default().alpha.ln();
         match &self.rival {
-            Some((test, rival)) if beaten(test) => {
+            Some((test, rival)) if beaten(test) || self.is_slower_than(rival) => {
                 let rate = rival.per_kilosecond as f64 / 1e3;
                 return Decision::Stop(format!("stopped early: it cannot reach the {rate:.2}/s of {}", rival.of));
             }
@@ -136,17 +141,36 @@ impl Watch {
         Decision::GoOn
     }
 
+    /// Whether the throughput itself is too far below a rival's. Latencies alone show less, because what the client
+    /// does between two requests is a part of a round too.
+    fn is_slower_than(&self, rival: &ToBeat) -> bool {
+        let sent = self.sent_in_order();
+        let parts = sent.iter().filter_map(|part| Some((part.len(), part.last()?.saturating_sub(*part.first()?))));
+        let (requests, nanos) = parts.fold((0, 0), |(requests, nanos), (len, span)| (requests + len - 1, nanos + span));
+        let Some(error) = self.shown_error(&sent).filter(|_| nanos > 0) else { return false };
+        let rate = requests as f64 * 1e9 / nanos as f64;
+        rate.ln() + ERRORS_TO_GIVE_UP * error < (rival.per_kilosecond as f64 / 1e3).ln()
+    }
+
     /// Whether the throughput is known well enough to be compared.
     fn knows_throughput(&self) -> bool {
-        let mut sent = self.sent.clone();
-        // Runs are added as they end.
-        sent.iter_mut().for_each(|part| part.sort_unstable());
-        let shown = slo::throughput_error_by_batches(sent.iter().map(Vec::as_slice), self.level as usize);
+        let shown = self.shown_error(&self.sent_in_order());
         slo::throughput_log_error(shown, self.seen, None) <= THROUGHPUT_ERROR
     }
 
-    /// Whether some objective is missed although requests that were in flight together count as one where they are slow
-    /// together. The level's row is judged by the same rule.
+    /// Runs are added as they end.
+    fn sent_in_order(&self) -> Vec<Vec<u64>> {
+        let mut sent = self.sent.clone();
+        sent.iter_mut().for_each(|part| part.sort_unstable());
+        sent
+    }
+
+    fn shown_error(&self, sent: &[Vec<u64>]) -> Option<f64> {
+        slo::throughput_error_by_batches(sent.iter().map(Vec::as_slice), self.level as usize)
+    }
+
+    /// Whether some objective is missed although requests that were in flight together count as one where they are
+    /// slow together. The level's row is judged by the same rule.
     fn is_missed(&self) -> bool {
         let missed = |(objective, exceeding): (&LatencyObjective, &Vec<bool>)| {
             let groups = slo::groups(exceeding.iter().copied(), self.level);
@@ -159,6 +183,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use rand::RngExt;
+
     use super::*;
 
     fn requests(count: u64, slow: u64) -> Vec<Request> {
@@ -270,6 +296,48 @@ mod tests {
         }
         assert_eq!(watch(&uneven, OptimizeFor::Latency).decide(Duration::from_secs(4)), shown(400));
         assert_eq!(watch(&rounds(900, 0.9), OptimizeFor::Throughput).decide(Duration::from_secs(4)), shown(3600));
+    }
+
+    /// Clients that need a fifth of each round for themselves: of four in flight with 40 ms a request, 80 a second
+    /// come back in place of 100.
+    fn with_a_slow_client(seed: u64, count: usize) -> Vec<Request> {
+        let mut rng = rand_pcg::Pcg64Mcg::new(u128::from(seed));
+        let mut free = [0.0_f64; 4];
+        let one = |_| {
+            let slot = (0..4).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap_or_default();
+            let (sent, latency) = (free[slot], 80e6 * rng.random::<f64>());
+            free[slot] = sent + latency + 10e6;
+            Request::new(sent as u64, (sent + latency) as u64)
+        };
+        let mut requests: Vec<Request> = (0..count).map(one).collect();
+        requests.sort();
+        requests
+    }
+
+    /// Whether a level at its limit, which no chunk shows to meet or to miss it, is given up.
+    fn against(per_kilosecond: u64, seed: u64) -> bool {
+        let rival = ToBeat { per_kilosecond, of: "i2 at 8".into() };
+        let limit = LatencyObjective {
+            name: "fast".into(),
+            metric: LatencyMetric::RequestLatency,
+            percentile: Percentile::P90,
+            max_microseconds: 72_000,
+        };
+        let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).against(Some(&rival));
+        let reason = "stopped early: it cannot reach";
+        [60, 120, 240, 480, 960, 1_920].into_iter().zip(0..).any(|(count, part)| {
+            watch.begin_part();
+            watch.observe(&with_a_slow_client(10 * seed + part, count));
+            matches!(watch.decide(Duration::ZERO), Decision::Stop(words) if words.starts_with(reason))
+        })
+    }
+
+    #[test]
+    fn a_level_whose_throughput_is_too_low_is_given_up_though_its_latencies_do_not_show_it() {
+        let given_up = |per_kilosecond| (0..100).filter(|seed| against(per_kilosecond, *seed)).count();
+        // By its latencies alone it would reach 100 a second.
+        let (worse, equal) = (given_up(92_000), given_up(80_000));
+        assert!(worse >= 95 && equal <= 5, "{worse} and {equal} of 100");
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub enum EvaluateError {
     /// Triton does not serve the engine.
     #[error("the engine cannot be asked")]
     Triton(#[source] TritonError),
+    /// Its model is another one than its entry needs.
+    #[error("the engine cannot be asked")]
+    Misfit(#[source] BackendError),
     /// The engine did not answer.
     #[error("the engine did not answer question {id:?}")]
     Engine {
@@ -90,7 +93,7 @@ impl Classify for EvaluateError {
             Self::Questions(source) => source.class(),
             Self::Triton(source) | Self::ServerFailed { source, .. } => source.class(),
             Self::Connect(ConnectError::Tokenizer(_)) => FailureClass::BadModel,
-            Self::Engine { source, .. } => class_of(source),
+            Self::Engine { source, .. } | Self::Misfit(source) => class_of(source),
             Self::Connect(ConnectError::Triton(_) | ConnectError::OpenAi(_))
             | Self::Interrupted(_)
             | Self::Write { .. } => FailureClass::Infrastructure,
@@ -100,7 +103,10 @@ impl Classify for EvaluateError {
 
 fn class_of(error: &BackendError) -> FailureClass {
     match error {
-        BackendError::Engine { .. } | BackendError::Protocol { .. } | BackendError::Tokens(_) => FailureClass::BadModel,
+        BackendError::Engine { .. }
+        | BackendError::Protocol { .. }
+        | BackendError::Tokens(_)
+        | BackendError::Misfit { .. } => FailureClass::BadModel,
         BackendError::Unreachable { .. }
         | BackendError::NotReady { .. }
         | BackendError::Headers(_)
@@ -121,6 +127,7 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
     let engine = engine(order)?;
     serve(order).await.map_err(EvaluateError::Triton)?;
+    probe(&engine).await?;
     let answers = match ask_all(&engine, prompts, order.in_flight).await {
         Err(EvaluateError::Engine { id, source }) => return Err(blamed(order, id, source).await),
         asked => asked?,
@@ -153,6 +160,14 @@ fn engine(order: &Evaluation) -> Result<Arc<dyn Backend>, EvaluateError> {
 async fn serve(order: &Evaluation) -> Result<(), TritonError> {
     order.triton.wait_live().await?;
     order.triton.ensure_all(&models(&order.model, order.entry)).await
+}
+
+/// Finds a model that its entry cannot be used for. What else the engine says here, it says at the questions too.
+async fn probe(engine: &Arc<dyn Backend>) -> Result<(), EvaluateError> {
+    match engine.ready().await {
+        Err(source @ BackendError::Misfit { .. }) => Err(EvaluateError::Misfit(source)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 async fn ask_all(

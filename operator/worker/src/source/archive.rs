@@ -25,6 +25,8 @@ use crate::{hash, http::body_error};
 const MAX_CONFIG_BYTES: u64 = 32 << 20;
 /// Most files: the list of them is held in memory. The largest checkpoints have some hundred.
 const MAX_FILES: usize = 10_000;
+/// Most bytes of all files: more than any model has. A few bytes of gzip may stand for as many as their author likes.
+const MAX_BYTES: u64 = 4 << 40;
 /// Chunks in flight between the network and the decoder.
 const CHUNKS_IN_FLIGHT: usize = 16;
 
@@ -108,7 +110,7 @@ async fn stream(url: &str, compression: Compression, access: &Access, sink: Sink
 fn read(from: impl Read, sink: &Sink) -> io::Result<Contents> {
     let mut archive = tar::Archive::new(from);
     let mut contents = Contents { files: Vec::new(), config: None, quant_config: None, headers: BTreeMap::new() };
-    let mut configs = BTreeMap::new();
+    let (mut configs, mut bytes) = (BTreeMap::new(), 0u64);
     for entry in archive.entries()? {
         let entry = entry?;
         let kind = entry.header().entry_type();
@@ -116,6 +118,11 @@ fn read(from: impl Read, sink: &Sink) -> io::Result<Contents> {
             continue;
         }
         let path = relative_path(&entry.path()?)?;
+        bytes = bytes.saturating_add(entry.size());
+        if bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 40;
+            return Err(io::Error::other(format!("its files have more than {most} TiB, which no model has")));
+        }
         if !kind.is_file() {
             return Err(io::Error::other(format!("{path} is a link or device; pack plain files (tar --dereference)")));
         }
@@ -264,6 +271,22 @@ mod tests {
     fn a_configuration_is_read_no_further_than_its_bound() {
         let larger = archive([("m/config.json".to_owned(), MAX_CONFIG_BYTES + 1)]);
         assert_eq!(refusal(&larger), "m/config.json has more than 32 MiB, which no model's configuration has");
+    }
+
+    #[test]
+    fn an_archive_of_more_bytes_than_any_model_has_is_refused_before_they_are_read() {
+        let head = |path: &str, size: u64| {
+            let mut header = tar::Header::new_gnu();
+            header.set_path(path).unwrap();
+            header.set_size(size);
+            header.set_mode(0o644);
+            header.set_cksum();
+            header.as_bytes().to_vec()
+        };
+        let small = archive([("a.bin".to_owned(), 512)]);
+        // Without the blocks that end an archive.
+        let bomb = [&small[..1024], &head("b.bin", MAX_BYTES)].concat();
+        assert_eq!(refusal(&bomb), "its files have more than 4 TiB, which no model has");
     }
 
     #[test]

@@ -19,8 +19,8 @@ use futures::{Stream, stream};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_agent_runtime::backend::inference::{
-    ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse, ModelStreamInferResponse,
-    ServerReadyRequest, ServerReadyResponse,
+    ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
+    ModelReadyResponse, ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
     grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer},
     model_infer_response::InferOutputTensor,
 };
@@ -43,6 +43,8 @@ struct Server {
     engine: Option<(&'static str, &'static str)>,
     loads: Arc<Mutex<Vec<String>>>,
     health: Arc<Mutex<Health>>,
+    /// What it says of its model, where it says that.
+    configuration: Arc<Mutex<Option<ModelConfig>>>,
 }
 
 /// What is left of a server after a question.
@@ -85,7 +87,7 @@ impl Bench {
             .with_state(server.clone());
         let (repository, url) = listener().await;
         let (asked, endpoint) = listener().await;
-        let echo = GrpcInferenceServiceServer::new(Echo(Arc::clone(&server.health)));
+        let echo = GrpcInferenceServiceServer::new(Echo(server.clone()));
         let engine = tonic::transport::Server::builder().add_service(echo);
         let tasks = [
             tokio::spawn(async move { axum::serve(repository, router).await.unwrap() }),
@@ -160,7 +162,7 @@ const LONGEST_PROMPT: usize = 8;
 
 /// An engine that repeats the tokens of the prompt and continues with bytes, which are tokens too. Some texts are too
 /// much for its server.
-struct Echo(Arc<Mutex<Health>>);
+struct Echo(Server);
 
 impl Echo {
     /// What comes in place of an answer where a text harms the server.
@@ -171,7 +173,7 @@ impl Echo {
             b"kill the stub" => (Health::Serves, Ok(failed("Stub process 'bls_0_1' is not healthy."))),
             _ => return None,
         };
-        *self.0.lock().unwrap() = left;
+        *self.0.health.lock().unwrap() = left;
         Some(answer)
     }
 }
@@ -188,6 +190,13 @@ impl GrpcInferenceService for Echo {
 
     async fn model_ready(&self, _: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
         Ok(Response::new(ModelReadyResponse { ready: true }))
+    }
+
+    async fn model_config(&self, _: Request<ModelConfigRequest>) -> Result<Response<ModelConfigResponse>, Status> {
+        match self.0.configuration.lock().unwrap().clone() {
+            Some(config) => Ok(Response::new(ModelConfigResponse { config: Some(config) })),
+            None => Err(Status::unavailable("This protocol is restricted")),
+        }
     }
 
     type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
@@ -335,6 +344,19 @@ async fn a_server_that_fails_while_its_engine_is_scored_is_worth_another_attempt
         assert_eq!(failure::chain(&error), text);
         assert!(!bench.outputs().exists());
     }
+}
+
+#[tokio::test]
+async fn an_engine_whose_model_does_not_fit_is_asked_nothing_and_says_what_does_not() {
+    let bench = Bench::new(None).await;
+    *bench.server.configuration.lock().unwrap() = Some(ModelConfig { max_batch_size: 8, ..ModelConfig::default() });
+    let error = bench.ask(&["1+1?"]).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::BadModel);
+    let text = failure::chain(&error);
+    let begin = "the engine cannot be asked: Triton's model \"tensorrt_llm\" does not fit: it answers a request once and \
+                 cannot stream: set decoupled: true in its model_transaction_policy; it has no input \"input_ids\": ";
+    assert!(text.starts_with(begin), "{text}");
+    assert!(!bench.outputs().exists());
 }
 
 #[tokio::test]

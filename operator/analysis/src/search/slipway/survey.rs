@@ -194,6 +194,13 @@ impl Slipway {
 }
 
 impl Survey {
+    /// The greatest expected gain of a cell that was scored or glanced at.
+    pub(super) fn gain_left(&self) -> f64 {
+        let glanced = self.at_most.iter().zip(&self.is_scored).filter(|(_, is_scored)| !**is_scored);
+        let gains = self.scored.iter().map(|s| s.score.gain).chain(glanced.map(|(best, _)| best.gain));
+        gains.fold(0.0, f64::max)
+    }
+
     /// What an arm that was not scored may be at most; anything where it was not even glanced at.
     fn bound(&self, arm: usize) -> Best {
         self.at_most.get(arm).copied().unwrap_or(Best { feasible: 1.0, gain: f64::INFINITY })

@@ -22,11 +22,13 @@ pub enum Layout {
     V2,
     /// The same, and prompts are written by the checkpoint's chat template where the agent names nothing else.
     V3,
+    /// The same, and Triton tells the sidecar the configuration of its model.
+    V4,
 }
 
 impl Layout {
     /// The layout of new plans.
-    pub const CURRENT: Self = Self::V3;
+    pub const CURRENT: Self = Self::V4;
 
     /// Whether it is the one that a plan leaves out.
     pub fn is_first(&self) -> bool {
@@ -39,7 +41,7 @@ impl Layout {
     pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
         match self {
             Self::V1 | Self::V2 => objectives.iter().filter_map(|objective| for_older(objective, objectives)).collect(),
-            Self::V3 => objectives.to_vec(),
+            Self::V3 | Self::V4 => objectives.to_vec(),
         }
     }
 
@@ -47,7 +49,7 @@ impl Layout {
     pub fn prompts_by_chat_template(self) -> bool {
         match self {
             Self::V1 | Self::V2 => false,
-            Self::V3 => true,
+            Self::V3 | Self::V4 => true,
         }
     }
 
@@ -56,6 +58,7 @@ impl Layout {
         match self {
             Self::V1 => Vec::new(),
             Self::V2 | Self::V3 => [triton::on_loopback(), triton::only_inference()].concat(),
+            Self::V4 => [triton::on_loopback(), triton::only_inference_and_configuration()].concat(),
         }
     }
 }
@@ -96,5 +99,6 @@ mod tests {
         assert_eq!(Layout::V1.objectives(&objectives), expected);
         assert_eq!(Layout::V2.objectives(&objectives), expected);
         assert_eq!(Layout::V3.objectives(&objectives), objectives);
+        assert_eq!(Layout::V4.objectives(&objectives), objectives);
     }
 }

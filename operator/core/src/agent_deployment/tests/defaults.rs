@@ -73,31 +73,31 @@ fn took(version: &str) -> TakenDefaults {
     "{backend: VLLM, vllm: {version: 0.27.1, maxSeqLen: 131072}}",
     "{backend: VLLM}",
     "engine-186c6a6535",
-    "93f30ad575"
+    "223bbf3317"
 )]
 #[case(
     "{backend: VLLM, vllm: {version: 0.25.0, server: OpenAI, maxSeqLen: 131072}}",
     "{backend: VLLM, vllm: {server: OpenAI}}",
     "engine-7a144c40d2",
-    "4e16641b33"
+    "3bae71d370"
 )]
 #[case(
     "{backend: SGLang, sglang: {version: 0.5.9, maxSeqLen: 131072}}",
     "{backend: SGLang}",
     "engine-15d6d93336",
-    "fae334a81a"
+    "91602ef0d5"
 )]
 #[case(
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLMPyTorch}",
     "engine-523cc07d58",
-    "cdeb5823e2"
+    "6247d962f3"
 )]
 #[case(
     "{backend: TensorRTLLM, tensorRTLLM: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLM}",
     "engine-66ef2b8576",
-    "a788687d46"
+    "72b1f54a16"
 )]
 fn a_spec_that_leaves_out_its_defaults_has_the_identities_of_one_that_names_them(
     #[case] named: &str,

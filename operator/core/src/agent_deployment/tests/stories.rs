@@ -7,7 +7,8 @@ use slipway_worker_contract::FailureClass;
 
 use super::cluster::{Cluster, Ending, lines, name_of, settings, world};
 use crate::{
-    jobs::view::JobPhase,
+    agent_deployment::at_once,
+    jobs::view::{JobPhase, JobView},
     plan::{Child, UNWATCHED},
 };
 
@@ -23,6 +24,27 @@ fn condition(type_: &str, status: &str, message: &str) -> (String, String, Strin
 
 const UP_TO_DATE: &str = "nothing is in progress";
 const FREE: &str = "nothing blocks progress";
+
+/// What looks failed in one list may have ended well: then another place would be fetched from for nothing.
+#[test]
+fn a_first_attempt_follows_its_record_at_once_unless_something_looks_failed() {
+    let follows = |cluster: &Cluster| at_once::follows(&cluster.world, &cluster.plan());
+    let mut fetches = world().resolved();
+    // Before its fetch is recorded.
+    fetches.world.status.jobs.retain(|job| job.kind != "fetch");
+    fetches.world.jobs.retain(|name, _| !name.starts_with("fetch-"));
+    let failure = JobPhase::Failed {
+        class: FailureClass::Infrastructure,
+        failure: "its pod is gone".to_owned(),
+        finished_at: None,
+    };
+    let mut beside = fetches.clone();
+    beside.world.jobs.insert("fetch-0-1".to_owned(), JobView::in_phase("fetch-0-1", failure.clone()));
+    let mut resolves = world();
+    resolves.world.jobs.insert("fetch-0-1".to_owned(), JobView::in_phase("fetch-0-1", failure));
+    assert_eq!([&world(), &fetches, &beside, &resolves].map(follows), [true, true, false, true]);
+    assert!(!follows(&world().serving()), "nothing is recorded");
+}
 
 /// One look after the other, with what happens in between.
 #[test]

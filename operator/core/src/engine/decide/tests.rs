@@ -185,6 +185,17 @@ fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
     assert_eq!(children(&again.plan())[1], "Job build-0f1e2d3c4b-2");
 }
 
+/// A list of pods that lacks the one that ended well makes its Job look like one whose result is lost.
+#[test]
+fn a_failure_that_one_look_alone_has_seen_begins_no_other_attempt() {
+    let failed = engine().building().with_failure(FailureClass::Infrastructure).after(60);
+    let plan = failed.plan();
+    assert_eq!((plan.status.attempts.len(), plan.requeue, children(&plan)), (1, AT_ONCE, vec![]));
+    let seen_again = failed.stepped().with_job(built()).stepped();
+    assert_eq!(seen_again.0.status.attempts, [attempt(1, None)]);
+    assert!(seen_again.0.status.artifact.is_some());
+}
+
 #[rstest]
 #[case(FailureClass::BadModel, "BadModel")]
 #[case(FailureClass::InsufficientMemory, "InsufficientMemory")]
@@ -301,7 +312,7 @@ fn the_same_artifact_settles_the_loss_and_another_is_told_apart() {
 #[test]
 fn a_build_after_a_loss_has_all_its_attempts() {
     let failed = lost().noticed().stepped().with_failure(FailureClass::Infrastructure).after(60);
-    assert_eq!(failed.plan().status.attempts.last().map(|attempt| attempt.number), Some(3));
+    assert_eq!(failed.stepped().plan().status.attempts.last().map(|attempt| attempt.number), Some(3));
 }
 
 #[test]

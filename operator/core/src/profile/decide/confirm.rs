@@ -1,5 +1,6 @@
 //! The best point is run at its target rate, and chosen if it holds. Pure.
 
+use slipway_analysis::slo;
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
@@ -18,7 +19,7 @@ use slipway_selection::{
 
 use super::{
     job::{self, Affordable, JobStep},
-    repeat,
+    ledger, repeat,
 };
 use crate::{
     plan::Note,
@@ -64,7 +65,7 @@ fn next(world: &ProfileWorld, status: &ProfileStatus) -> Planned<Next> {
     let (inputs, measurements) = (&world.spec.inputs, status.measurements.as_slice());
     Planned::of(|parts| match conclude(inputs, measurements) {
         Conclusion::NoCandidate => {
-            let words = nothing_feasible(inputs, measurements);
+            let words = nothing_feasible(inputs, status);
             Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, &words)))
         }
         Conclusion::Measured { point } => {
@@ -181,18 +182,30 @@ fn not_confirmed(world: &ProfileWorld, measurements: &[Measurement], failed: usi
     none(world, measurements, MeasurementPurpose::Confirm, candidates)
 }
 
-/// That nothing meets the objectives is said of what was measured.
-fn nothing_feasible(inputs: &ProfileInputs, measurements: &[Measurement]) -> String {
+/// That nothing meets the objectives is said of what was measured. It says with which confidence points were ruled out,
+/// and which chance the search leaves to the others.
+fn nothing_feasible(inputs: &ProfileInputs, status: &ProfileStatus) -> String {
     let points = inputs.engines.len() * inputs.configurations.len() * inputs.levels.len();
-    let measured = measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore).count();
-    if measured >= points {
-        return "no configuration meets the objectives".to_owned();
+    let explored = || status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
+    let with = |verdict| explored().filter(|row| row.verdict == verdict).count();
+    let confidence = (100.0 * slo::CONFIDENCE).round();
+    let ruled_out = [
+        (with(MeasurementVerdict::Infeasible), format!("missed with {confidence} % confidence")),
+        (with(MeasurementVerdict::Unbounded), "not decided".to_owned()),
+        (with(MeasurementVerdict::Feasible), "within the latencies but not all limits".to_owned()),
+        (with(MeasurementVerdict::Failed), "failed".to_owned()),
+    ];
+    let ruled_out = ruled_out.into_iter().filter(|(count, _)| *count > 0);
+    let ruled_out: Vec<String> = ruled_out.map(|(count, words)| format!("{count} {words}")).collect();
+    let (measured, ruled_out) = (explored().count(), ruled_out.join(", "));
+    match points.saturating_sub(measured) {
+        0 => format!("no configuration meets the objectives ({ruled_out})"),
+        left => format!(
+            "none of the {measured} points that were measured meets the objectives ({ruled_out}; {left} of {points} \
+             were not measured: {})",
+            ledger::of_the_rest(inputs, status)
+        ),
     }
-    let left = points - measured;
-    format!(
-        "none of the {measured} points that were measured meets the objectives ({left} of {points} were not: \
-         status.notMeasured says why)"
-    )
 }
 
 fn none(

@@ -8,6 +8,7 @@ use slipway_crds::v1alpha1::{
 use super::{
     asked,
     engine::{self, EngineStep, creates_a_job, failed},
+    order,
 };
 use crate::{
     plan::AT_ONCE,
@@ -30,7 +31,7 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
                 return Some(failed);
             }
         } else {
-            for engine in &inputs.engines {
+            for engine in order::in_order(world, before) {
                 let is_full = working.len() >= world.agent.most_at_once() || creates_a_job(parts);
                 // The number may have been lowered since: a Job that runs is still polled.
                 if is_full && !shares::has_job(world, &parts.found.seen_from(before), engine) {

@@ -85,6 +85,28 @@ pub(super) fn next(inputs: &ProfileInputs, status: &ProfileStatus, open: &[&Prof
     Next::Done { reasons: open.iter().map(|_| words.to_owned()).collect() }
 }
 
+/// What the search says of the cells of the measured engines that have no row, where no row meets the objectives.
+pub(super) fn of_the_rest(inputs: &ProfileInputs, status: &ProfileStatus) -> String {
+    let has_rows = |engine: &&ProfiledEngine| status.measurements.iter().any(|row| row.engine == engine.name);
+    let measured: Vec<&ProfiledEngine> = inputs.engines.iter().filter(has_rows).collect();
+    let View { space, runs } = View::new(inputs, status, &measured);
+    let settings = Settings::default();
+    let most = 100.0 * settings.infeasible_below;
+    match Slipway::new(space, settings).next(Progress { measurements: &runs, pending: &[] }) {
+        Step::Done { conclusion: Conclusion::Infeasible { .. }, .. } => {
+            format!("the search gives each a chance of {most:.0} % at most")
+        }
+        Step::Measure { proposals } => match proposals.first() {
+            Some(next) => format!("of the likeliest the search says: {}", next.reason),
+            None => SEE.to_owned(),
+        },
+        Step::Wait | Step::Done { .. } => SEE.to_owned(),
+    }
+}
+
+/// Where the reasons are.
+const SEE: &str = "status.notMeasured says why";
+
 /// The ledger as the search sees it.
 struct View {
     space: Space,

@@ -19,6 +19,7 @@ mod engine;
 mod explore;
 mod job;
 mod ledger;
+mod order;
 mod repeat;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.

@@ -6,6 +6,7 @@ mod cluster;
 mod costs;
 mod expecting;
 mod gitops;
+mod ordering;
 mod repeating;
 mod selection;
 mod stories;

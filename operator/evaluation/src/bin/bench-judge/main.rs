@@ -34,11 +34,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let began = Instant::now();
     let mut results = Vec::new();
+    // Tuned on rollouts that no row has.
+    let tuned = scenarios::tuned(arguments.rollouts, arguments.seed.wrapping_add(1_000));
+    let rivals = [rules::as_documented(), tuned].concat();
     for row in scenarios::rows() {
         if arguments.only.as_ref().is_some_and(|only| !row.name.contains(only.as_str())) {
             continue;
         }
-        let result = scenarios::run(&row, arguments.rollouts, arguments.seed);
+        let result = scenarios::run(&row, &rivals, arguments.rollouts, arguments.seed);
         eprintln!("{:6.1} s  {}", began.elapsed().as_secs_f64(), report::line(&row, &result));
         results.push((row, result));
     }
@@ -49,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let timings = [20, 1_000].map(timing::measure);
-    let text = report::markdown(&results, &timings, (arguments.rollouts, arguments.seed));
+    let text = report::markdown(&results, &timings, &rivals, (arguments.rollouts, arguments.seed));
     println!("{text}");
     if let Some(folder) = arguments.out.parent() {
         fs::create_dir_all(folder)?;

@@ -8,9 +8,9 @@ use slipway_vocabulary::evidence::{Histogram, Quantile};
 use crate::simulate::{MEDIAN_MICROSECONDS, SIGMA};
 
 /// A rule that is checked once a minute.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
-    pub name: &'static str,
+    pub name: String,
     pub minutes: usize,
     pub check: Check,
     /// The canary is rolled back when more checks than this have failed.
@@ -21,33 +21,47 @@ pub struct Rule {
 pub enum Check {
     /// The canary's quantile is above 1.2 times the objective, which is stable's without drift.
     Static(Quantile),
-    /// The canary's quantile is above 1.2 times stable's.
-    Ratio(Quantile),
+    /// The canary's quantile is so many times stable's.
+    Ratio(Quantile, f64),
     /// The canary's errors are above this share, and above twice stable's where `relative`.
     Errors { share: f64, relative: bool },
 }
 
 /// Argo Rollouts: an interval of a minute, queries over five; Flagger: queries over one minute, threshold 5 (it rolls
 /// back at the fifth failed check, and never forgets one).
-pub const RULES: [Rule; 7] = [
-    Rule { name: "Argo p95 static, limit 0", minutes: 5, check: Check::Static(Quantile::P95), failure_limit: 0 },
-    Rule { name: "Argo p95 ratio, limit 0", minutes: 5, check: Check::Ratio(Quantile::P95), failure_limit: 0 },
-    Rule { name: "Argo p95 ratio, limit 3", minutes: 5, check: Check::Ratio(Quantile::P95), failure_limit: 3 },
-    Rule { name: "Flagger p99 static, 5", minutes: 1, check: Check::Static(Quantile::P99), failure_limit: 4 },
-    Rule { name: "Flagger p99 ratio, 5", minutes: 1, check: Check::Ratio(Quantile::P99), failure_limit: 4 },
-    Rule {
-        name: "Argo errors > 1 % and > 2x",
-        minutes: 5,
-        check: Check::Errors { share: 0.01, relative: true },
-        failure_limit: 0,
-    },
-    Rule {
-        name: "Flagger success < 99 %, 5",
-        minutes: 1,
-        check: Check::Errors { share: 0.01, relative: false },
-        failure_limit: 4,
-    },
-];
+pub fn as_documented() -> Vec<Rule> {
+    let rule =
+        |name: &str, minutes, check, failure_limit| Rule { name: name.to_owned(), minutes, check, failure_limit };
+    let (p95, p99) = (Quantile::P95, Quantile::P99);
+    vec![
+        rule("Argo p95 static, limit 0", 5, Check::Static(p95), 0),
+        rule("Argo p95 ratio, limit 0", 5, Check::Ratio(p95, 1.2), 0),
+        rule("Argo p95 ratio, limit 3", 5, Check::Ratio(p95, 1.2), 3),
+        rule("Flagger p99 static, 5", 1, Check::Static(p99), 4),
+        rule("Flagger p99 ratio, 5", 1, Check::Ratio(p99, 1.2), 4),
+        rule("Argo errors > 1 % and > 2x", 5, Check::Errors { share: 0.01, relative: true }, 0),
+        rule("Flagger success < 99 %, 5", 1, Check::Errors { share: 0.01, relative: false }, 4),
+    ]
+}
+
+/// Thresholds that a careful user tries, the most sensitive first.
+const RATIOS: [f64; 10] = [1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0];
+const ERRORS: [f64; 8] = [0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1];
+
+/// What a careful user tunes: each rule with every threshold, the most sensitive first.
+pub fn to_be_tuned() -> [Vec<Rule>; 3] {
+    let rule = |name: String, minutes, check, failure_limit| Rule { name, minutes, check, failure_limit };
+    let argo = RATIOS.map(|ratio| {
+        rule(format!("Argo p95 ratio, limit 3, tuned: {ratio}x"), 5, Check::Ratio(Quantile::P95, ratio), 3)
+    });
+    let flagger = RATIOS
+        .map(|ratio| rule(format!("Flagger p99 ratio, 5, tuned: {ratio}x"), 1, Check::Ratio(Quantile::P99, ratio), 4));
+    let errors = ERRORS.map(|share| {
+        let name = format!("Argo errors and > 2x, limit 3, tuned: {} %", 100.0 * share);
+        rule(name, 5, Check::Errors { share, relative: true }, 3)
+    });
+    [argo.to_vec(), flagger.to_vec(), errors.to_vec()]
+}
 
 #[derive(Clone, Debug, Default)]
 struct Arms {
@@ -56,15 +70,20 @@ struct Arms {
     errors: [u64; 2],
 }
 
-/// Runs every rule over the same windows.
-#[derive(Default)]
-pub struct Rules {
+/// Runs some rules over the same windows.
+pub struct Rules<'a> {
+    rules: &'a [Rule],
     recent: VecDeque<Arms>,
-    failures: [u32; RULES.len()],
-    pub fired_seconds: [Option<u64>; RULES.len()],
+    failures: Vec<u32>,
+    pub fired_seconds: Vec<Option<u64>>,
 }
 
-impl Rules {
+impl<'a> Rules<'a> {
+    pub fn new(rules: &'a [Rule]) -> Self {
+        let (failures, fired_seconds) = (vec![0; rules.len()], vec![None; rules.len()]);
+        Self { rules, recent: VecDeque::new(), failures, fired_seconds }
+    }
+
     pub fn consume(&mut self, window: &Window) {
         let mut arms = Arms::default();
         for observation in &window.observations {
@@ -80,7 +99,7 @@ impl Rules {
         if !window.end_seconds.is_multiple_of(60) {
             return;
         }
-        for (position, rule) in RULES.iter().enumerate() {
+        for (position, rule) in self.rules.iter().enumerate() {
             if self.fired_seconds[position].is_none() && self.fails(rule) {
                 self.failures[position] += 1;
                 if self.failures[position] > rule.failure_limit {
@@ -102,7 +121,9 @@ impl Rules {
         let quantile = |arm: usize, quantile| sum.histograms[arm].quantile(quantile).map(|bounds| bounds.upper as f64);
         match rule.check {
             Check::Static(q) => quantile(0, q).is_some_and(|value| value > 1.2 * objective(q)),
-            Check::Ratio(q) => quantile(0, q).zip(quantile(1, q)).is_some_and(|(canary, stable)| canary > 1.2 * stable),
+            Check::Ratio(q, ratio) => {
+                quantile(0, q).zip(quantile(1, q)).is_some_and(|(canary, stable)| canary > ratio * stable)
+            }
             Check::Errors { share, relative } => {
                 let rate = |arm: usize| sum.errors[arm] as f64 / sum.count[arm].max(1) as f64;
                 rate(0) > share && (!relative || rate(0) > 2.0 * rate(1))

@@ -7,7 +7,7 @@ use slipway_vocabulary::{
 };
 
 use crate::{
-    rules::{RULES, Rules, objective},
+    rules::{Rule, Rules, objective, to_be_tuned},
     simulate::{Pods, Scenario, Simulation, WEIGHTS},
 };
 
@@ -175,17 +175,47 @@ fn config_with_objective(max_microseconds: f64) -> Config {
     Config { objectives, ..Config::default() }
 }
 
+/// Most rollbacks of a healthy canary that a careful user accepts.
+const TUNED_TO: f64 = 0.01;
+
+/// The rules as a careful user tunes them, on traffic that most rows have. Each gets the most sensitive threshold that
+/// rolls back at most 1 % of the healthy canaries there. A rule that no threshold helps is left out.
+pub fn tuned(rollouts: u64, seed: u64) -> Vec<Rule> {
+    let candidates = to_be_tuned();
+    let all: Vec<Rule> = candidates.concat();
+    let mut fired = vec![0_u64; all.len()];
+    for rollout in 0..rollouts {
+        let mut simulation = Simulation::new(Scenario::NOISY, seed_of(seed, rollout));
+        let mut rules = Rules::new(&all);
+        while let Some(window) = simulation.next_window() {
+            rules.consume(&window);
+        }
+        fired.iter_mut().zip(&rules.fired_seconds).for_each(|(fired, at)| *fired += u64::from(at.is_some()));
+    }
+    let mut fired = fired.into_iter();
+    let is_fine = |fired: u64| fired as f64 <= TUNED_TO * rollouts as f64;
+    let first = |rules: Vec<Rule>| {
+        let fired: Vec<u64> = fired.by_ref().take(rules.len()).collect();
+        rules.into_iter().zip(fired).find(|(_, fired)| is_fine(*fired)).map(|(rule, _)| rule)
+    };
+    candidates.into_iter().filter_map(first).collect()
+}
+
+fn seed_of(seed: u64, rollout: u64) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add(rollout)
+}
+
 /// Runs the rollouts of a row.
-pub fn run(row: &Row, rollouts: u64, seed: u64) -> Outcome {
+pub fn run(row: &Row, rivals: &[Rule], rollouts: u64, seed: u64) -> Outcome {
     let mut outcome = Outcome {
         rollouts,
         rolled_back: Vec::new(),
         promoted: Vec::new(),
-        rules: vec![Vec::new(); RULES.len()],
+        rules: vec![Vec::new(); rivals.len()],
         state_bytes: 0,
     };
     for rollout in 0..rollouts {
-        run_one(row, seed.wrapping_mul(1_000_003).wrapping_add(rollout), &mut outcome);
+        run_one(row, rivals, seed_of(seed, rollout), &mut outcome);
     }
     for minutes in outcome.rules.iter_mut().chain([&mut outcome.rolled_back, &mut outcome.promoted]) {
         minutes.sort_by(f64::total_cmp);
@@ -193,14 +223,14 @@ pub fn run(row: &Row, rollouts: u64, seed: u64) -> Outcome {
     outcome
 }
 
-fn run_one(row: &Row, seed: u64, outcome: &mut Outcome) {
+fn run_one(row: &Row, rivals: &[Rule], seed: u64, outcome: &mut Outcome) {
     let steps = row.scenario.minutes.iter().zip(WEIGHTS).map(|(minutes, weight_percent)| {
         let soak = (minutes * 60.0) as u64;
         Step { weight_percent, min_soak_seconds: soak.min(600), max_soak_seconds: soak }
     });
     let mut judge = Judge::new(Config { steps: steps.collect(), ..row.config.clone() });
     let mut simulation = Simulation::new(row.scenario, seed);
-    let mut rules = Rules::default();
+    let mut rules = Rules::new(rivals);
     while let Some(window) = simulation.next_window() {
         rules.consume(&window);
         judge.consume(&window);

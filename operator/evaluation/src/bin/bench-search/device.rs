@@ -1,15 +1,11 @@
 //! Limits on what is sampled of the GPU: a least utilization, a greatest power.
 
-use slipway_analysis::slo::rate_bounds;
 use slipway_evaluation::method::MethodName;
 use slipway_evaluation::replay::ReplayResult;
 
 use super::gates::{Gate, Section};
 use super::methods::{Grids, runs};
-use super::tables::{least, mean, percent, share, table};
-
-/// Confidence of each side of an interval.
-const CONFIDENCE: f64 = 0.975;
+use super::tables::{least, mean, percent, share, share_interval, table};
 
 /// One method on some problems, over all seeds.
 struct Row {
@@ -29,9 +25,7 @@ impl Row {
     }
 
     fn good(&self) -> String {
-        let good = self.ratios.iter().filter(|ratio| **ratio >= 0.99).count();
-        let (low, high) = rate_bounds(good as u64, self.ratios.len() as u64, CONFIDENCE);
-        format!("{} ({} to {})", percent(share(&self.ratios, 0.99)), percent(low), percent(high))
+        share_interval(&self.ratios, 0.99)
     }
 
     fn cells(&self, name: String) -> Vec<String> {

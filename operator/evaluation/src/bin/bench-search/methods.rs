@@ -8,7 +8,7 @@ use slipway_evaluation::problem;
 use slipway_evaluation::replay::{Abort, Problem, ReplayResult, replay};
 
 use super::gates::{Gate, Section};
-use super::tables::{least, mean, median, percent, share, table};
+use super::tables::{interval, least, mean, median, median_interval, percent, share, share_interval, table};
 
 const METHODS: [MethodName; 7] = [
     MethodName::Slipway,
@@ -101,6 +101,17 @@ fn over(by_problem: &BTreeMap<String, Summary>, f: impl Fn(&Summary) -> f64) -> 
     by_problem.values().map(f).collect()
 }
 
+const GRID_HEADER: [&str; 8] = [
+    "method",
+    "runs",
+    "starts",
+    "mean ratio",
+    "least",
+    ">= 0.97",
+    ">= 0.99 (95 % interval)",
+    "GPU-s saved, median (95 % interval)",
+];
+
 /// Model Analyzer's own grid.
 pub fn grid(grids: &Grids, seeds: u64) -> Section {
     let problems = &grids.classical;
@@ -122,8 +133,8 @@ pub fn grid(grids: &Grids, seeds: u64) -> Section {
             format!("{:.4}", mean(&ratios)),
             format!("{:.3}", least(&pooled(&by_problem))),
             percent(share(&pooled(&by_problem), 0.97)),
-            percent(share(&pooled(&by_problem), 0.99)),
-            format!("{:.1}x", median(&saved)),
+            share_interval(&pooled(&by_problem), 0.99),
+            median_interval(&saved),
         ]);
         if method == MethodName::Slipway {
             let (runs, ratio) = (mean(&over(&by_problem, |s| s.runs)), mean(&ratios));
@@ -153,7 +164,7 @@ pub fn grid(grids: &Grids, seeds: u64) -> Section {
     section.text = format!(
         "## A classical model: Model Analyzer's grid, {} problems, {seeds} seeds\n\n{}\n{}",
         problems.len(),
-        table(&["method", "runs", "starts", "mean ratio", "least", ">= 0.97", ">= 0.99", "GPU-s saved, median"], &rows),
+        table(&GRID_HEADER, &rows),
         table(
             &["problem", "slipway: runs", "mean ratio", "least", "ma-quick-sweep: runs", "ratio", "least"],
             &per_problem
@@ -193,16 +204,17 @@ pub fn language_models(grids: &Grids, seeds: u64) -> Section {
 
 const EARLY: &str = "every method aborts early";
 
-const VERSUS_HEADER: [&str; 9] = [
+const VERSUS_HEADER: [&str; 10] = [
     "method",
     "runs",
     "GPU-s",
-    "less than brute, median",
-    "less than bisection, median",
+    "less than brute, median (95 % interval)",
+    "less than bisection, median (95 % interval)",
     "mean ratio",
     "least",
     "problems >= 0.97 (all seeds)",
     ">= 0.99",
+    "searches >= 0.99 (95 % interval)",
 ];
 
 /// A method beside brute force and bisection.
@@ -210,12 +222,14 @@ struct Versus {
     method: MethodName,
     runs: f64,
     seconds: f64,
-    /// How many times fewer GPU-seconds, median over problems.
-    than_brute: f64,
-    than_bisection: f64,
+    /// How many times fewer GPU-seconds, per problem.
+    than_brute: Vec<f64>,
+    than_bisection: Vec<f64>,
     mean_ratio: f64,
     /// The least ratio of each problem's seeds.
     worst: Vec<f64>,
+    /// The ratio of every search.
+    ratios: Vec<f64>,
 }
 
 impl Versus {
@@ -229,12 +243,13 @@ impl Versus {
             self.method.name(),
             format!("{:.1}", self.runs),
             format!("{:.0}", self.seconds),
-            format!("{:.1}x", self.than_brute),
-            format!("{:.1}x", self.than_bisection),
+            median_interval(&self.than_brute),
+            median_interval(&self.than_bisection),
             format!("{:.4}", self.mean_ratio),
             format!("{:.3}", least(&self.worst)),
             of(self.at_least(0.97)),
             of(self.at_least(0.99)),
+            share_interval(&self.ratios, 0.99),
         ]
     }
 
@@ -243,13 +258,13 @@ impl Versus {
         [
             Gate::new(
                 format!("language models per {unit}: at least 10x below brute, every problem at least 0.99"),
-                format!("{:.1}x, {good} of {all}", self.than_brute),
-                self.than_brute >= 10.0 && good == all,
+                format!("{}, {good} of {all}", median_interval(&self.than_brute)),
+                median(&self.than_brute) >= 10.0 && good == all,
             ),
             Gate::new(
                 format!("language models per {unit}: at least 4x below bisection"),
-                format!("{:.1}x", self.than_bisection),
-                self.than_bisection >= 4.0,
+                median_interval(&self.than_bisection),
+                median(&self.than_bisection) >= 4.0,
             ),
         ]
     }
@@ -261,7 +276,7 @@ fn compare(grids: &Grids, problems: &BTreeMap<String, Problem>, seeds: u64) -> V
     let versus = |method: &MethodName| {
         let own = totals(problems, *method, seeds);
         let against = |other: &BTreeMap<String, Summary>| {
-            median(&own.iter().map(|(name, s)| other[name].seconds / s.seconds).collect::<Vec<_>>())
+            own.iter().map(|(name, s)| other[name].seconds / s.seconds).collect::<Vec<_>>()
         };
         Versus {
             method: *method,
@@ -271,6 +286,7 @@ fn compare(grids: &Grids, problems: &BTreeMap<String, Problem>, seeds: u64) -> V
             than_bisection: against(&bisection),
             mean_ratio: mean(&over(&own, |s| mean(&s.ratios))),
             worst: over(&own, |s| least(&s.ratios)),
+            ratios: pooled(&own),
         }
     };
     grids.methods.iter().map(versus).collect()
@@ -313,12 +329,13 @@ pub fn noise(grids: &Grids, seeds: u64) -> Section {
         if method == MethodName::Slipway {
             let asked = "final answers that violate a limit under noise of 5 %: at most 1 %";
             let is_met = violating as f64 <= 0.01 * answers as f64;
-            gates.push(Gate::new(asked, format!("{violating} of {answers}"), is_met));
+            let measured = format!("{violating} of {answers}: {}", interval(violating, answers));
+            gates.push(Gate::new(asked, measured, is_met));
         }
         rows.push(vec![
             method.name(),
             format!("{answers} of {}", all.len()),
-            percent(violating as f64 / answers.max(1) as f64),
+            interval(violating, answers),
             format!("{:.3}", mean(&ratios)),
             format!("{:.1}", mean(&all.iter().map(|r| r.runs as f64).collect::<Vec<_>>())),
         ]);
@@ -326,7 +343,7 @@ pub fn noise(grids: &Grids, seeds: u64) -> Section {
     let text = format!(
         "## Noise of 5 % on every value, {} problems, {seeds} seeds\n\n{}",
         problems.len(),
-        table(&["method", "answers", "violate a constraint", "mean ratio", "runs"], &rows)
+        table(&["method", "answers", "violate a constraint (95 % interval)", "mean ratio", "runs"], &rows)
     );
     Section { text, gates }
 }

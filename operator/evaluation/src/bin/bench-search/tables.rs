@@ -1,5 +1,11 @@
 //! Markdown tables and the statistics in them.
 
+use slipway_analysis::slo::{quantile_bounds, rate_bounds};
+use slipway_vocabulary::evidence::Quantile;
+
+/// Confidence of each side of an interval of 95 %.
+const CONFIDENCE: f64 = 0.975;
+
 /// A Markdown table.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -36,4 +42,24 @@ pub fn share(values: &[f64], threshold: f64) -> f64 {
 /// A share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+/// A share of so many with its exact interval of 95 %.
+pub fn interval(hits: usize, all: usize) -> String {
+    let (low, high) = rate_bounds(hits as u64, all as u64, CONFIDENCE);
+    format!("{} ({} to {})", percent(hits as f64 / all.max(1) as f64), percent(low), percent(high))
+}
+
+/// The share of values that are at least a threshold, with its interval.
+pub fn share_interval(values: &[f64], threshold: f64) -> String {
+    interval(values.iter().filter(|v| **v >= threshold - 1e-12).count(), values.len())
+}
+
+/// The median of some factors with its interval of 95 % by order statistics.
+pub fn median_interval(factors: &[f64]) -> String {
+    let mut sorted = factors.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let bounds = quantile_bounds(&sorted, Quantile::P50, CONFIDENCE);
+    let bounds = bounds.and_then(|bounds| Some(format!(" ({:.1} to {:.1})", bounds.lower?, bounds.upper?)));
+    format!("{:.1}x{}", median(factors), bounds.unwrap_or_default())
 }

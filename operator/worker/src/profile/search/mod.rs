@@ -7,13 +7,10 @@ mod ladder;
 mod reasons;
 
 use serde::{Deserialize, Serialize};
-use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, ProfileTask, Row, unknown_figure};
+use slipway_worker_contract::{Arm, MOST_WALKED, NotMeasured, ProfileEnd, ProfileTask, Row, unknown_figure};
 
 pub use self::{given::Given, guided::Guided, ladder::Ladder};
 use super::judge::Rules;
-
-/// Spaces of at most so many cells are walked whole, where the budget allows it.
-const MOST_WALKED: usize = 24;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]

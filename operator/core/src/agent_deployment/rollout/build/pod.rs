@@ -168,7 +168,7 @@ fn own_server_probe() -> Probe {
 fn triton_probe(layout: Layout) -> Probe {
     let probe = match layout {
         Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),
-        Layout::V2 | Layout::V3 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
+        Layout::V2 | Layout::V3 | Layout::V4 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
     };
     Probe { failure_threshold: Some(LOAD_SECONDS), ..probe }
 }
@@ -321,7 +321,7 @@ fn engine_volumes(plan: &RevisionPlan) -> Vec<Volume> {
 fn shared_memory(layout: Layout) -> Volume {
     match layout {
         Layout::V1 => shared_memory_volume(),
-        Layout::V2 | Layout::V3 => bounded_shared_memory_volume(),
+        Layout::V2 | Layout::V3 | Layout::V4 => bounded_shared_memory_volume(),
     }
 }
 

@@ -264,12 +264,16 @@ fn that_nothing_is_feasible_is_said_of_what_was_measured() {
     cluster.world.spec.inputs.throughput = Some(serde_norway::from_str("{min: '90', unit: Requests}").expect("a rate"));
     cluster.world.spec.inputs.budget.measurements = 6;
     let message = cluster.finish().message.clone();
-    let begins = "none of the 6 points that were measured meets the objectives (2 of 8 were not: status.notMeasured says \
-                  why): throughput would be met with a min of ";
+    let begins = "none of the 6 points that were measured meets the objectives (2 missed with 95 % confidence, 4 within \
+                  the latencies but not all limits; 2 of 8 were not measured: the search gives each a chance of 1 % at \
+                  most): throughput would be met with a min of ";
     assert!(message.starts_with(begins), "{message}");
     let mut whole = super::cluster::cluster();
     whole.world.spec.inputs.throughput = Some(serde_norway::from_str("{min: '90', unit: Requests}").expect("a rate"));
-    assert!(whole.finish().message.starts_with("no configuration meets the objectives: throughput"));
+    let message = whole.finish().message.clone();
+    let begins = "no configuration meets the objectives (2 missed with 95 % confidence, 6 within the latencies \
+                  but not all limits): throughput would";
+    assert!(message.starts_with(begins), "{message}");
 }
 
 #[test]
@@ -291,6 +295,8 @@ fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
     assert_eq!((infeasible.binding_objective.as_str(), infeasible.nearest), ("fast", Some(4)));
     let words = "fast would be met with a max of 55ms or more (it is 20ms), by int8/instances-1 at 1 in flight";
     assert_eq!(infeasible.what_it_would_take, words);
+    let begins = "no configuration meets the objectives (8 missed with 95 % confidence): fast would be met";
+    assert!(cluster.world.status.message.starts_with(begins), "{}", cluster.world.status.message);
     assert_eq!(conditions(&cluster.world.status)[0], "Ready=True NoFeasibleConfiguration");
 }
 
