@@ -39,7 +39,8 @@ def turn(text: str) -> bytes:
     usage = {"prompt_tokens": 11, "completion_tokens": 2}
     pieces = [(text, None), ("", "stop")]
     chunks = [{"choices": [{"index": 0, "text": piece, "finish_reason": end}], "usage": usage} for piece, end in pieces]
-    return framed("event", b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n")
+    return framed("event", b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+                  + b"data: [DONE]\n\n")
 
 
 def call(number: int) -> str:

@@ -30,8 +30,10 @@ def table(version: str, found: dict) -> tuple[str, list[str]]:
     lines = [
         "# Open Responses",
         "",
-        f"Written by `make test-compliance`: the tests of llm-comply {version}, a public runner, against the agent runtime's",
-        "binary and a stand-in for vLLM's server. Answers are held against the schema of Open Responses that it brings.",
+        f"Written by `make test-compliance`: the tests of llm-comply {version}, a public runner, "
+        "against the agent runtime's",
+        "binary and a stand-in for vLLM's server. Answers are held against the schema of Open Responses that "
+        "it brings.",
         "",
         f"{summary['passed']} of {summary['total'] - summary['skipped']} tests pass.",
         "",

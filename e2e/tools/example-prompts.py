@@ -3,8 +3,9 @@
 
 The examples of Qwen3 and of Llama 3.1 name no prompt template, so that their checkpoint's chat template writes the
 prompts. The templates are the models' own, from llama-cpp-python's source package, which `template-parity.py` fetches.
-The agent runtime's binary runs with what the examples say of the agent; a stand-in for vLLM's server keeps its requests,
-answers with a call as the model writes it, and then with text. The tool is a stand-in too. No model is involved.
+The agent runtime's binary runs with what the examples say of the agent. A stand-in for vLLM's server keeps its
+requests, answers with a call as the model writes it, and then with text. The tool is a stand-in too. No model is
+involved.
 
 Usage: example-prompts.py --binary BINARY --folder FOLDER, the folder being that of template-parity.py.
 """
@@ -77,7 +78,8 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         if not self.headers.get("x-request-id", "").startswith("warm-up"):
             self.server.requests.append(body)
             text = self.server.replies.pop(0)
-        chunk = {"choices": [{"index": 0, "text": text, "finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 7}}
+        chunk = {"choices": [{"index": 0, "text": text, "finish_reason": "stop"}],
+                 "usage": {"prompt_tokens": 9, "completion_tokens": 7}}
         self.answer("text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode())
 
 
@@ -166,7 +168,9 @@ def main():
     parity.enter_environment(arguments.folder)
     import yaml
 
-    with tarfile.open(parity.fetch(arguments.folder, sys.executable, "llama-cpp-python", parity.LLAMA_CPP_PYTHON)) as archive:
+    with tarfile.open(
+        parity.fetch(arguments.folder, sys.executable, "llama-cpp-python", parity.LLAMA_CPP_PYTHON)
+    ) as archive:
         members = [member for member in archive if "/models/templates/" in member.name]
         templates = {Path(one.name).stem: archive.extractfile(one).read().decode() for one in members if one.isfile()}
     failed = False

@@ -290,7 +290,8 @@ def answer(dialect, output):
 # Parsers of calls never see marks of thoughts upstream, which other parsers have taken away.
 CALL_MARKS = [mark for mark in MARKS if "think" not in mark]
 # What stands between the parts of calls.
-PUNCTUATION = ["{", "}", "[", "]", '"', "'", "\\", ",", ":", ";", "(", ")", "=", "<", ">", "\n", " ", "```json", "null", "é🙂"]
+PUNCTUATION = ["{", "}", "[", "]", '"', "'", "\\", ",", ":", ";", "(", ")", "=", "<", ">", "\n", " ", "```json", "null",
+               "é🙂"]
 
 
 def mutant(rolls, whole):
@@ -389,17 +390,19 @@ KNOWN = {
     ("Llama3Json", "text"): "Upstream leaves out the text before calls.",
     ("Llama4Pythonic", "calls"): "Rare escapes of Python, such as `\\a`, stay as they are here.",
     ("Mistral", "calls"): "Upstream reads the first list alone.",
-    ("Granite/20b", "calls"): "Upstream's two parsers of Granite know one mark each; here a turn may begin calls with either.",
+    ("Granite/20b", "calls"): "Upstream's two parsers of Granite know one mark each; here a turn may begin calls with "
+                              "either.",
     ("Qwen3Coder", "text"): "An end without a call is left out here.",
     ("Qwen3Coder", "calls"): "A parameter without its end is read here, and keeps white space within it.",
-    ("Llama3Json", "here"): "Text behind calls is left out here; upstream takes all of it for text. A call of no arguments "
-    "may leave them out.",
+    ("Llama3Json", "here"): "Text behind calls is left out here; upstream takes all of it for text. A call of "
+                            "no arguments may leave them out.",
     ("Llama3Json", "upstream"): "An object behind text is text here: a call is the whole turn of these models.",
-    ("Llama4Pythonic", "here"): "Upstream knows no negative numbers, no comma at the end, and no blank before a parenthesis.",
+    ("Llama4Pythonic", "here"): "Upstream knows no negative numbers, no comma at the end, and no blank before a "
+                                "parenthesis.",
     ("Mistral", "here"): "Upstream fails at a mark within a text of an argument, and reads one list alone.",
     ("Mistral", "text"): "Upstream leaves text out before a mark without calls.",
-    ("Mistral/v11", "calls"): "A name ends at a bracket here, and what follows an object is another call. Upstream hands out "
-    "arguments that are not JSON.",
+    ("Mistral/v11", "calls"): "A name ends at a bracket here, and what follows an object is another call. "
+                              "Upstream hands out arguments that are not JSON.",
     ("Mistral/v11", "here"): "Upstream fails at what is not JSON.",
     ("DeepSeek", "text"): BEHIND,
     ("DeepSeek", "here"): UNCLOSED,
@@ -422,7 +425,8 @@ def table(arguments, version, counts, cut):
     kinds = list(OUTCOMES)
     yield "# Outputs that were changed at random, beside vLLM's parsers"
     yield ""
-    yield f"`make parser-parity` writes this file. {arguments.mutants:,} mutants of the outputs that it records were read by the parsers"
+    yield (f"`make parser-parity` writes this file. {arguments.mutants:,} mutants of the outputs that it records were "
+           "read by the parsers")
     yield f"of vLLM {version} and by the agent runtime's. Each has one to three changes (seed {arguments.seed})."
     yield "Each mutant is also read here character by character, " + (
         "which made no difference." if not cut else f"which made a difference {cut} times."

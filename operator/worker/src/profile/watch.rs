@@ -187,17 +187,16 @@ mod tests {
 
     use super::*;
 
+    fn fast(percentile: Percentile, max_microseconds: u64) -> LatencyObjective {
+        LatencyObjective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_microseconds }
+    }
+
     fn requests(count: u64, slow: u64) -> Vec<Request> {
         (0..count).map(|i| Request::new(0, if i < slow { 200_000_000 } else { 50_000_000 })).collect()
     }
 
     fn decision(percentile: Percentile, chunks: &[(u64, u64)]) -> Decision {
-        let objective = LatencyObjective {
-            name: "fast".into(),
-            metric: LatencyMetric::RequestLatency,
-            percentile,
-            max_microseconds: 100_000,
-        };
+        let objective = fast(percentile, 100_000);
         let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 1);
         chunks.iter().for_each(|(count, slow)| watch.observe(&requests(*count, *slow)));
         watch.decide(Duration::ZERO)
@@ -210,12 +209,7 @@ mod tests {
 
     #[test]
     fn a_stall_of_all_that_is_in_flight_does_not_end_a_level() {
-        let objective = LatencyObjective {
-            name: "fast".into(),
-            metric: LatencyMetric::RequestLatency,
-            percentile: Percentile::P95,
-            max_microseconds: 100_000,
-        };
+        let objective = fast(Percentile::P95, 100_000);
         let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 32);
         watch.observe(&requests(92, 64));
         assert_eq!(watch.decide(Duration::ZERO), Decision::GoOn, "fewer than four rounds");
@@ -251,12 +245,7 @@ mod tests {
         let decision = |per_kilosecond, count| {
             let rival = ToBeat { per_kilosecond, of: "i2 at 8".into() };
             // Four in flight of 50 ms each are 80 a second.
-            let limit = LatencyObjective {
-                name: "fast".into(),
-                metric: LatencyMetric::RequestLatency,
-                percentile: Percentile::P99,
-                max_microseconds: 100_000,
-            };
+            let limit = fast(Percentile::P99, 100_000);
             let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).against(Some(&rival));
             watch.observe(&requests(count, 0));
             watch.decide(Duration::ZERO)
@@ -317,12 +306,7 @@ mod tests {
     /// Whether a level at its limit, which no chunk shows to meet or to miss it, is given up.
     fn against(per_kilosecond: u64, seed: u64) -> bool {
         let rival = ToBeat { per_kilosecond, of: "i2 at 8".into() };
-        let limit = LatencyObjective {
-            name: "fast".into(),
-            metric: LatencyMetric::RequestLatency,
-            percentile: Percentile::P90,
-            max_microseconds: 72_000,
-        };
+        let limit = fast(Percentile::P90, 72_000);
         let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).against(Some(&rival));
         let reason = "stopped early: it cannot reach";
         [60, 120, 240, 480, 960, 1_920].into_iter().zip(0..).any(|(count, part)| {
