@@ -20,11 +20,15 @@ pub enum ValueError {
     /// The text is not a positive decimal number.
     #[error("{0:?} is not a positive number: write one such as 1.5 or 20")]
     PositiveDecimal(String),
+    /// The text is not a penalty.
+    #[error("{0:?} is not a penalty: write a number from -2 to 2 with at most three places, such as 0.5 or -1")]
+    Penalty(String),
 }
 
 pub(crate) const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
 pub(crate) const PERCENT_PATTERN: &str = r"^(100|[1-9]?[0-9])(\.[0-9]{1,4})?%$";
 pub(crate) const POSITIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+pub(crate) const PENALTY_PATTERN: &str = r"^-?([01](\.[0-9]{1,3})?|2(\.0{1,3})?)$";
 
 /// Splits `12.5` into its integer part and its fraction in units of 10^-`places`.
 fn parse_scaled(number: &str, places: u32) -> Option<u64> {
@@ -155,6 +159,33 @@ impl FromStr for PositiveDecimal {
     }
 }
 
+/// A penalty of tokens, from -2 to 2 as in OpenAI's API: `0.5`, `-1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Penalty {
+    text: String,
+    thousandths: i32,
+}
+
+impl Penalty {
+    /// Gives the penalty in thousandths: `0.5` is 500.
+    pub fn thousandths(&self) -> i32 {
+        self.thousandths
+    }
+}
+
+impl FromStr for Penalty {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || ValueError::Penalty(text.to_owned());
+        let (sign, number) = text.strip_prefix('-').map_or((1, text), |number| (-1, number));
+        let scaled = parse_scaled(number, 3).filter(|v| *v <= 2_000).ok_or_else(invalid)?;
+        let thousandths = sign * i32::try_from(scaled).map_err(|_| invalid())?;
+        Ok(Self { text: text.to_owned(), thousandths })
+    }
+}
+
 /// Writes microseconds with so many significant digits, where possible in the form of a [`DurationText`]: `870us`,
 /// `430ms`, `2.1s`.
 pub fn readable_duration(microseconds: u64, digits: u32) -> String {
@@ -214,6 +245,7 @@ macro_rules! text_value {
 text_value!(DurationText, DURATION_PATTERN, 16);
 text_value!(Percent, PERCENT_PATTERN, 12);
 text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
+text_value!(Penalty, PENALTY_PATTERN, 8);
 
 #[cfg(test)]
 mod tests;

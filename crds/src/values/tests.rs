@@ -65,6 +65,32 @@ fn zero_is_not_a_positive_number() {
 }
 
 #[rstest]
+#[case("0.5", 500)]
+#[case("-1", -1_000)]
+#[case("2.000", 2_000)]
+#[case("-0.025", -25)]
+#[case("0", 0)]
+fn a_penalty_is_exact_in_thousandths(#[case] text: &str, #[case] thousandths: i32) {
+    assert_eq!(text.parse::<Penalty>().map(|penalty| penalty.thousandths()), Ok(thousandths));
+}
+
+#[rstest]
+#[case("2.001")]
+#[case("-3")]
+#[case("0.0001")]
+#[case("--1")]
+#[case("+1")]
+#[case("much")]
+fn a_penalty_out_of_range_is_refused_with_the_remedy(#[case] text: &str) {
+    assert_eq!(
+        text.parse::<Penalty>().map_err(|e| e.to_string()),
+        Err(format!(
+            "{text:?} is not a penalty: write a number from -2 to 2 with at most three places, such as 0.5 or -1"
+        ))
+    );
+}
+
+#[rstest]
 #[case(0, "0us")]
 #[case(870, "870us")]
 #[case(1_449, "1.4ms")]

@@ -7,7 +7,7 @@ use slipway_crds::{
         JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool,
         ToolType, Tracing as ApiTracing, Upstream as ApiUpstream, WrittenObjective,
     },
-    values::PositiveDecimal,
+    values::{Penalty, PositiveDecimal},
 };
 use slipway_runtime_config::{
     Authentication, ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective,
@@ -263,13 +263,14 @@ pub fn chat_template(agent: &Agent, served_by: ServedBy, is_default: bool) -> Op
 }
 
 fn sampling(sampling: &ApiSampling) -> Sampling {
-    let ApiSampling { temperature, top_p, top_k, seed } = sampling;
+    let ApiSampling { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed } = sampling;
     Sampling {
         temperature_thousandths: temperature.as_ref().map(thousandths),
         top_p_thousandths: top_p.as_ref().map(thousandths),
         top_k: top_k.map(unsigned),
+        presence_penalty_thousandths: presence_penalty.as_ref().map(Penalty::thousandths),
+        frequency_penalty_thousandths: frequency_penalty.as_ref().map(Penalty::thousandths),
         seed: seed.map(unsigned),
-        ..Sampling::default()
     }
 }
 
@@ -389,5 +390,22 @@ mod tests {
             tool(&api, http_tool).map(|tool| tool.kind)
         });
         assert_eq!(kinds, [None, None, Some(ToolKind::Calculator)]);
+    }
+
+    #[test]
+    fn every_way_to_choose_tokens_reaches_the_sidecar() {
+        let of_the_spec = serde_json::from_value(json!({
+            "temperature": "0.6", "topP": "0.95", "topK": 20, "presencePenalty": "0.5", "frequencyPenalty": "-0.25",
+            "seed": 7,
+        }));
+        let expected = Sampling {
+            temperature_thousandths: Some(600),
+            top_p_thousandths: Some(950),
+            top_k: Some(20),
+            presence_penalty_thousandths: Some(500),
+            frequency_penalty_thousandths: Some(-250),
+            seed: Some(7),
+        };
+        assert_eq!(sampling(&of_the_spec.expect("a sampling of the API")), expected);
     }
 }

@@ -8,7 +8,7 @@ use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
     v1alpha1::shared::{ContainerResources, LocalObjectReference},
-    values::{DurationText, PositiveDecimal},
+    values::{DurationText, Penalty, PositiveDecimal},
 };
 
 /// The agent that the sidecar runs.
@@ -68,6 +68,12 @@ pub struct Sampling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000000))]
     pub top_k: Option<i32>,
+    /// Penalty of tokens that were written before, from `-2` to `2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<Penalty>,
+    /// Penalty of tokens for each time that they were written before, from `-2` to `2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<Penalty>,
     /// Seed: the same one gives the same answer, as far as the engine keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
