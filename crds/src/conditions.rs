@@ -41,6 +41,8 @@ pub enum ConditionType {
     ReplicasContested,
     /// An annotation of an AgentDeployment names an unknown command, or no plan. Absent otherwise.
     CommandInvalid,
+    /// The installed CRD lacks a field of the status. Absent otherwise.
+    DefinitionOutdated,
 }
 
 impl ConditionType {
@@ -62,6 +64,7 @@ impl ConditionType {
             Self::ScalingActive => "ScalingActive",
             Self::ReplicasContested => "ReplicasContested",
             Self::CommandInvalid => "CommandInvalid",
+            Self::DefinitionOutdated => "DefinitionOutdated",
         }
     }
 }
@@ -193,6 +196,8 @@ reasons! {
     BaselineStarting,
     /// The API server refused an object, or somebody else owns it.
     ApplyFailed,
+    /// The API server dropped a field that the installed CRD lacks.
+    FieldNotKept,
     /// A defect of the operator ended the object's reconciliation; other objects are not affected.
     ReconcilePanicked,
     /// Pods of the new revision fail.

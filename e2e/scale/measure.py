@@ -326,6 +326,7 @@ class Rig:
                                     for line in requests) / elapsed,
                 "by_kind": dict(counts.most_common(30)), "rss_mib": statistics.median(memory),
                 "anonymous_mib": self.processes["operator"].memory("RssAnon"),
+                "program_mib": self.processes["operator"].memory("RssFile"),
                 "rss_most_mib": self.processes["operator"].memory("VmHWM"), "rss_at_end_mib": memory[-1],
                 "series": series,
                 "cpu_share": {name: (after[name] - before[name]) / elapsed for name in after},

@@ -22,6 +22,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     conditions::{self, Draft},
+    outdated::{self, Lacking},
     plan::{Child, Note, Plan},
     refusal::{self, Conditioned},
     settings::Settings,
@@ -204,12 +205,8 @@ where
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
     context.leadership.check().map_err(ReconcileError::Leadership)?;
-    let first = refusal::not_yet_ready(observed, refusal::kept(observed, &status));
-    let written = record::status(&context.client, object, observed, &first).await.map_err(ReconcileError::Record)?;
-    let recorded = written.as_ref().unwrap_or(object);
-    if let Some(field) = written.as_ref().and_then(|written| record::lost(&first, written)) {
-        warn!(object = key(object), field, "the cluster's CRD lacks a field: install the CRDs of this release");
-    }
+    let begun = begin(context, (object, observed), &status).await?;
+    let recorded = begun.written.as_ref().unwrap_or(object);
     context.notifier.offer_once(object.meta().uid.as_deref().unwrap_or_default(), announcements);
     // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all,
     // nor the other way.
@@ -226,22 +223,63 @@ where
                 debug!(error = &error as &dyn Error, "a plan is made again");
                 return Ok(Carried { action: Action::requeue(AGAIN), recorded: None });
             }
-            publish_refusal(context, recorded, &first, &error).await;
+            publish_refusal(context, recorded, &begun, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::remove(&context.client, &context.applied, &namespace, removal).await {
-            publish_refusal(context, recorded, &first, &error).await;
+            publish_refusal(context, recorded, &begun, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
-    let last = record::status(&context.client, recorded, Some(&first), &status).await;
+    let status = begun.told(context, status);
+    let last = record::status(&context.client, recorded, Some(&begun.status), &status).await;
     let last = last.map_err(ReconcileError::Record)?;
     told?;
     context.failures.forget(&key(object));
-    Ok(Carried { action: Action::requeue(requeue), recorded: last.or(written) })
+    Ok(Carried { action: Action::requeue(requeue), recorded: last.or(begun.written) })
+}
+
+/// A plan that is being carried out: its status is there, as far as that is known.
+struct Begun<K, S> {
+    /// The status.
+    status: S,
+    /// The object with it, where that was written.
+    written: Option<K>,
+    /// The first field of it that was not kept.
+    lost: Option<String>,
+}
+
+impl<K: Resource<DynamicType = ()>, S: Conditioned> Begun<K, S> {
+    /// A status with what is known of the definition now.
+    fn told(&self, context: &Context, planned: S) -> S {
+        let kind = K::kind(&());
+        let lacking = self.lost.as_deref().map(|field| Lacking { kind: &kind, field });
+        let generation = self.written.as_ref().and_then(|written| written.meta().generation).unwrap_or_default();
+        outdated::told(&self.status, planned, lacking, (generation, (context.clock)()))
+    }
+}
+
+/// Writes the status with which a plan begins, where it differs from the observed one.
+async fn begin<K, S>(
+    context: &Context,
+    (object, observed): (&K, Option<&S>),
+    planned: &S,
+) -> Result<Begun<K, S>, ReconcileError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
+    let status = refusal::not_yet_ready(observed, refusal::kept(observed, planned));
+    let status = outdated::kept(observed, status);
+    let written = record::status(&context.client, object, observed, &status).await.map_err(ReconcileError::Record)?;
+    let lost = written.as_ref().and_then(|written| record::lost(&status, written));
+    if let Some(field) = &lost {
+        warn!(object = key(object), field, "the cluster's CRD lacks a field: upgrade the chart slipway-crds");
+    }
+    Ok(Begun { status, written, lost })
 }
 
 /// Children in the order in which they are applied: what serves does not wait for work that a quota refuses.
@@ -253,15 +291,16 @@ fn in_order(children: &[Child]) -> impl Iterator<Item = &Child> {
 
 /// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at
 /// the object, not at our log. Nothing depends on its being told.
-async fn publish_refusal<K, S>(context: &Context, object: &K, written: &S, error: &ApplyError)
+async fn publish_refusal<K, S>(context: &Context, object: &K, begun: &Begun<K, S>, error: &ApplyError)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
 {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     let generation = object.meta().generation.unwrap_or_default();
-    let status = refusal::refused(written, note.message.clone(), (generation, (context.clock)()));
-    let recorded = record::status(&context.client, object, Some(written), &status).await.map(drop);
+    let told = begun.told(context, begun.status.clone());
+    let status = refusal::refused(&told, note.message.clone(), (generation, (context.clock)()));
+    let recorded = record::status(&context.client, object, Some(&begun.status), &status).await.map(drop);
     let published = context.recorder.publish(object, &[note]).await;
     if let Err(error) = recorded.and(published) {
         debug!(error = &error as &dyn Error, "a refusal could not be published");

@@ -14,6 +14,7 @@ pub mod inference_pool;
 pub mod jobs;
 pub mod leader;
 pub mod notifications;
+pub mod outdated;
 pub mod parts;
 pub mod plan;
 pub mod profile;

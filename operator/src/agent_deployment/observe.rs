@@ -117,13 +117,15 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// Asks the pods before anything else is read: who waits for them keeps nothing else in memory.
+/// Asks the pods before anything else is read: who waits for them keeps nothing else in memory. Absent where the agent
+/// is gone or going.
 ///
 /// # Errors
 /// When the API server does not answer.
 pub async fn hear<'a>(sources: Sources<'_>, namespace: &'a str, name: &str) -> Result<Option<Heard<'a>>, ReadError> {
     let Sources { reader, clock, .. } = sources;
-    let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
+    let object = reader.get::<AgentDeployment>(namespace, name).await?;
+    let Some(object) = object.filter(|object| object.metadata.deletion_timestamp.is_none()) else { return Ok(None) };
     let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
     let pods = reader.list::<Pod>(namespace, &mine).await?;
     let revisions = match pods.iter().any(unready::can_tell) {

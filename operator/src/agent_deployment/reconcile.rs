@@ -23,6 +23,8 @@ use crate::{
 
 /// When figures are looked at again for which there was no turn.
 const LATER: Duration = Duration::from_secs(10);
+/// How often a glance hears the pods: once more where others are to be asked by the time that they have answered.
+const HEARINGS: usize = 2;
 
 /// Glances at what watches have shown. Where that leaves something to be done: observes, decides and carries out. Once
 /// the process is ending, nothing is begun, and nothing waits any longer.
@@ -128,16 +130,26 @@ enum Glanced {
     Unclear,
 }
 
-async fn glance(Agent { namespace, name, phase, .. }: &Agent, context: &Context) -> Glanced {
+async fn glance(agent: &Agent, context: &Context) -> Glanced {
+    let Agent { namespace, name, phase, .. } = agent;
     let Some(reader) = context.glance() else { return Glanced::Unclear };
     let sources = sources(context, &reader);
-    let Ok(Some(heard)) = observe::hear(sources, namespace, name).await else { return Glanced::Unclear };
-    // Whoever waits for pods, or for a turn at the API server, keeps nobody from glancing.
-    let _at_a_glance = context.turns.glance(namespace, *phase).await;
-    let observed = observe::observe(sources, (namespace, name), Some(heard)).await;
-    let Ok(Some(Observed { object, mut world, room, memory_version })) = observed else {
-        return Glanced::Unclear;
-    };
+    for _ in 0..HEARINGS {
+        let Ok(Some(heard)) = observe::hear(sources, namespace, name).await else { return Glanced::Unclear };
+        // Whoever waits for pods, or for a turn at the API server, keeps nobody from glancing.
+        let _at_a_glance = context.turns.glance(namespace, *phase).await;
+        match observe::observe(sources, (namespace, name), Some(heard)).await {
+            Ok(Some(observed)) => return glanced(agent, context, observed),
+            Ok(None) => {}
+            Err(_) => return Glanced::Unclear,
+        }
+    }
+    Glanced::Unclear
+}
+
+/// What is to be done about what was glanced at.
+fn glanced(Agent { namespace, name, .. }: &Agent, context: &Context, observed: Observed) -> Glanced {
+    let Observed { object, mut world, room, memory_version } = observed;
     world.settled = context.notifier.settled(&world.owner.uid);
     let Ok(plan) = decide::decide(&world) else { return Glanced::Unclear };
     let is_whole = world.are_all_heard;

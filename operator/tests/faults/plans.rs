@@ -2,7 +2,8 @@
 //!
 //! A fault is played from the look in which it strikes, with an operator that has just started. It is played to the
 //! end of its act, or to a moment that the act has without the fault, two looks later at the earliest. From there on
-//! the same happens. Moments are alike when nothing differs but times and versions.
+//! the same happens. Moments are alike when nothing differs but times and versions. Where an act may come to several
+//! ends, the rest of the story is played from each that a fault leads to.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,19 +19,35 @@ use crate::{
     },
     bugs::Bug,
     end,
-    story::{Act, Commits, Continued, Played, Round, tell_with},
-    world::since,
+    outcomes::{self, Outcome, unlike_all},
+    stories::Story,
+    story::{Commits, Continued, Played, Round, Scene, since, sum, tell_with},
 };
+
+/// How many plans are played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Every fault at every request.
+    #[default]
+    All,
+    /// Every fault once at each kind of request: the first one.
+    EachKind,
+}
 
 /// What was tried, and what was found.
 #[derive(Debug, Default)]
 pub struct Findings {
+    depth: Depth,
     /// Plans, each played once.
     pub plans: usize,
     /// The kinds of writes that were disturbed, each with its faults.
     pub pairs: BTreeSet<(String, Name)>,
+    /// Kinds of requests with their faults.
+    kinds: BTreeSet<String>,
     /// Moments with their faults.
     seen: BTreeSet<u64>,
+    /// Other ends that are possible, and that faults have come to: the rest of the story was played from each of them.
+    pub others: Vec<Outcome>,
     /// What is wrong, by plan.
     pub wrong: BTreeMap<String, Vec<String>>,
 }
@@ -39,6 +56,11 @@ pub struct Findings {
 const SHOWN: usize = 8;
 
 impl Findings {
+    /// None yet.
+    pub fn at(depth: Depth) -> Self {
+        Self { depth, ..Self::default() }
+    }
+
     /// The findings as lines, the first few of each plan.
     pub fn lines(&self) -> String {
         self.wrong.iter().fold(String::new(), |mut text, (plan, wrong)| {
@@ -50,17 +72,53 @@ impl Findings {
     }
 }
 
+/// An act of a story, as it goes without a fault.
+pub struct Undisturbed<'a> {
+    story: &'a Story,
+    before: &'a [Played],
+    pub played: &'a Played,
+    /// What it may come to with a fault, first of all what it comes to without one.
+    possible: Vec<Outcome>,
+}
+
+impl<'a> Undisturbed<'a> {
+    /// The act of a story that was told.
+    pub async fn of(story: &'a Story, told: &'a [Played], at: usize, bug: Option<Bug>) -> Self {
+        let (before, played) = (&told[..at], &told[at]);
+        let scene = before.last().map_or_else(|| Scene::first(bug), |before| before.after.clone());
+        let other_ways = outcomes::other_ways(&scene, &story.acts[at]).await;
+        Self { story, before, played, possible: outcomes::possible(played, &other_ways) }
+    }
+
+    /// The only act of a story, which has one end.
+    pub fn alone(story: &'a Story, played: &'a Played) -> Self {
+        Self { story, before: &[], played, possible: vec![Outcome::of(played)] }
+    }
+}
+
+/// Plays the rest of a story after an act that ended otherwise. Gives what must not be, or must be and is not.
+pub async fn rest(story: &Story, before: &[Played], otherwise: Played) -> Vec<String> {
+    let mut from_here = vec![otherwise];
+    for act in &story.acts[before.len() + 1..] {
+        let next = from_here[from_here.len() - 1].after.play(act).await;
+        from_here.push(next);
+    }
+    let told: Vec<&Played> = before.iter().chain(&from_here).collect();
+    story.unmet(&told)
+}
+
 /// Plays each act of a story, from one on: with each fault of each of its writes, and with each list that shows the
 /// past. At each write, and right before it, the operator also stands still.
-pub async fn try_all(acts: &[Act], from: usize) -> Findings {
-    try_all_with(acts, from, None).await
+pub async fn try_all(story: &Story, depth: Depth) -> Findings {
+    try_all_with(story, depth, None).await
 }
 
 /// The same of an operator with a defect.
-pub async fn try_all_with(acts: &[Act], from: usize, bug: Option<Bug>) -> Findings {
-    let mut findings = Findings::default();
-    for (at, reference) in tell_with(acts, bug).await.iter().enumerate().skip(from) {
-        findings.add_all(&format!("act {at}"), reference).await;
+pub async fn try_all_with(story: &Story, depth: Depth, bug: Option<Bug>) -> Findings {
+    let (mut findings, told) = (Findings::at(depth), tell_with(&story.acts, bug).await);
+    for at in story.from..told.len() {
+        let act = Undisturbed::of(story, &told, at, bug).await;
+        findings.add_all(&format!("act {at}"), &act).await;
     }
     findings
 }
@@ -106,16 +164,33 @@ fn described(site: &Site) -> String {
     format!("{method} {} {} {part}", key.kind.plural, key.name)
 }
 
+/// A plan by what it strikes, wherever in an act that is.
+fn kind(reference: &Played, plan: Plan) -> String {
+    match plan {
+        Plan::Write(at, fault) => format!("{fault:?} at {}", reference.writes[at].class()),
+        Plan::List(at, lying) => {
+            let mut lists = reference.requests.iter().filter(|request| request.class.starts_with("LIST"));
+            format!("{lying:?} at {}", lists.nth(at).unwrap().class)
+        }
+        Plan::Event(_, broken) => format!("{broken:?}"),
+        Plan::Stop(at) => format!("another leads after {}", reference.requests[at].class),
+    }
+}
+
 impl Findings {
-    /// Plays all plans of an act.
-    pub async fn add_all(&mut self, act: &str, reference: &Played) {
-        for (plan, name) in plans(reference) {
-            self.add(format!("{act}: {name}"), reference, plan).await;
+    /// Plays the plans of an act.
+    pub async fn add_all(&mut self, name: &str, act: &Undisturbed<'_>) {
+        for (plan, of_plan) in plans(act.played) {
+            let is_new = self.kinds.insert(kind(act.played, plan));
+            if is_new || self.depth == Depth::All {
+                self.add(format!("{name}: {of_plan}"), act, plan).await;
+            }
         }
     }
 
     /// Plays a plan, unless it was played from a moment like this one.
-    pub async fn add(&mut self, name: String, reference: &Played, planned: Plan) {
+    pub async fn add(&mut self, name: String, act: &Undisturbed<'_>, planned: Plan) {
+        let reference = act.played;
         let (from, plan) = start(reference, planned);
         let begun = &reference.rounds[from];
         if !self.seen.insert(moment(begun, plan)) {
@@ -125,8 +200,8 @@ impl Findings {
         if let Plan::Write(at, fault) = planned {
             self.pairs.insert((reference.writes[at].class(), fault));
         }
-        let Continued { rejoined, played } = begun.scene.go_on(plan, (reference, from)).await;
-        let mut wrong = played.violations;
+        let Continued { rejoined, mut played } = begun.scene.go_on(plan, (reference, from)).await;
+        let mut wrong = std::mem::take(&mut played.violations);
         match plan {
             _ if rejoined.is_some() => {}
             // No server shows so old a state to those who ask for the present: nothing is to be harmed by it.
@@ -135,13 +210,26 @@ impl Findings {
                 wrong.extend(costs(&since(&reference.commits, &begun.commits), &played.commits));
             }
             Plan::Write(..) | Plan::List(_, Lying::OneBehind) | Plan::Stop(_) | Plan::Event(..) => {
-                wrong.extend(end::differences(&reference.end, &played.end));
-                wrong.extend(differences(&since(&reference.commits, &begun.commits), &played.commits));
+                played.commits = sum(&begun.commits, &played.commits);
+                wrong.extend(self.ended(act, played).await);
             }
         }
         if !wrong.is_empty() {
             self.wrong.insert(name, wrong);
         }
+    }
+
+    /// What is wrong with the end of an act: it is not possible, or it is another one, and the rest of the story fails.
+    async fn ended(&mut self, act: &Undisturbed<'_>, played: Played) -> Vec<String> {
+        let found = Outcome::of(&played);
+        if !act.possible.contains(&found) {
+            return unlike_all(&act.possible, &found);
+        }
+        if found == act.possible[0] || self.others.contains(&found) {
+            return Vec::new();
+        }
+        self.others.push(found);
+        rest(act.story, act.before, played).await.into_iter().map(|line| format!("afterwards: {line}")).collect()
     }
 }
 
@@ -161,18 +249,4 @@ fn costs(expected: &Commits, found: &Commits) -> Vec<String> {
     };
     let more = found.iter().filter(|(what, times)| is_dear(what) && **times > expected.get(what).copied().unwrap_or(0));
     more.map(|((_, key), times)| format!("{} {} is made {times} times", key.kind.kind, key.name)).collect()
-}
-
-/// Lines that say what was created and deleted more often, or less.
-fn differences(expected: &Commits, found: &Commits) -> Vec<String> {
-    let times = |commits: &Commits, what| commits.get(what).copied().unwrap_or_default();
-    let all: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
-    let differ = all.into_iter().filter(|what| times(expected, what) != times(found, what));
-    differ
-        .map(|what| {
-            let (happened, key) = what;
-            let (found, expected) = (times(found, what), times(expected, what));
-            format!("{happened:?} {} {}: {found} times, not {expected}", key.kind.kind, key.name)
-        })
-        .collect()
 }

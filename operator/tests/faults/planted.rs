@@ -1,7 +1,7 @@
 //! The hunt for a defect that is planted in the product itself (`operator/tests/planted`).
 
 use crate::{
-    plans::{Findings, plans},
+    plans::{Findings, Undisturbed, plans},
     stories,
     story::tell,
 };
@@ -11,16 +11,17 @@ async fn hunt() -> Option<String> {
     let mut told = Vec::new();
     for story in stories::all() {
         let played = tell(&story.acts).await;
-        if let Some(line) = story.unmet(&played).first() {
+        if let Some(line) = story.unmet(&played.iter().collect::<Vec<_>>()).first() {
             return Some(format!("without a fault, story {} of {}: {line}", told.len() + 1, story.name));
         }
         told.push((story, played));
     }
     let mut findings = Findings::default();
     for (story, played) in &told {
-        for (at, reference) in played.iter().enumerate().skip(story.from) {
-            for (plan, name) in plans(reference) {
-                findings.add(format!("{}, act {at}: {name}", story.name), reference, plan).await;
+        for at in story.from..played.len() {
+            let act = Undisturbed::of(story, played, at, None).await;
+            for (plan, name) in plans(act.played) {
+                findings.add(format!("{}, act {at}: {name}", story.name), &act, plan).await;
                 if let Some((plan, lines)) = findings.wrong.first_key_value() {
                     return Some(format!("by plan {}, {plan}: {}", findings.plans, lines[0]));
                 }

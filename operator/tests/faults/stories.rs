@@ -8,7 +8,7 @@ use slipway_crds::store::NAME;
 use crate::{
     api::{
         kinds::{ENGINES, JOBS},
-        store::Happened,
+        store::{Change, Happened, Store, Writer},
     },
     cluster::{self, kubelet::DATASET},
     story::{Act, Played, stages, waits_for},
@@ -32,7 +32,7 @@ pub struct Story {
 }
 
 impl Story {
-    fn new(name: &'static str, acts: Vec<Act>, stages: &[&'static str]) -> Self {
+    pub fn new(name: &'static str, acts: Vec<Act>, stages: &[&'static str]) -> Self {
         assert_eq!(acts.len(), stages.len(), "{name}");
         let (says, quiet) = (Vec::new(), Vec::new());
         Self { name, acts, from: 0, stages: stages.to_vec(), says, quiet, leaves: None }
@@ -62,7 +62,7 @@ impl Story {
     }
 
     /// What of the story as it was told must not be, or must be and is not.
-    pub fn unmet(&self, told: &[Played]) -> Vec<String> {
+    pub fn unmet(&self, told: &[&Played]) -> Vec<String> {
         let mut unmet: Vec<String> = told.iter().flat_map(|played| played.violations.clone()).collect();
         for (at, played) in told.iter().enumerate() {
             let found = stages(&played.end).join(" ");
@@ -80,11 +80,11 @@ impl Story {
             unmet.push(format!("act {at} creates or deletes {:?}", told[*at].commits.keys()));
         }
         unmet.extend(self.left_over(told));
-        unmet.extend(made_twice(told));
+        unmet.extend(told.last().into_iter().flat_map(|played| made_twice(&played.after.store)));
         unmet
     }
 
-    fn left_over(&self, told: &[Played]) -> Option<String> {
+    fn left_over(&self, told: &[&Played]) -> Option<String> {
         let expected = self.leaves.as_ref()?;
         let last = told.last()?;
         let mut left: Vec<&str> = last.end.objects.keys().map(|key| key.name.as_str()).collect();
@@ -96,15 +96,18 @@ impl Story {
 }
 
 /// What costs a GPU or a transfer is made once in a story, however many agents need it.
-fn made_twice(told: &[Played]) -> Vec<String> {
-    let mut made = BTreeMap::new();
-    for ((happened, key), times) in told.iter().flat_map(|played| &played.commits) {
-        if *happened == Happened::Created && (key.kind == ENGINES || key.kind == JOBS) {
-            *made.entry(key).or_insert(0) += times;
+fn made_twice(store: &Store) -> Vec<String> {
+    let mut made: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let is_own = |change: &&Change| change.happened == Happened::Created && change.writer == Writer::Client;
+    for Change { key, object, .. } in store.changes.iter().filter(is_own) {
+        if key.kind == ENGINES || key.kind == JOBS {
+            let what = cluster::fetched(object).map(|content| format!("checkpoint {content}"));
+            let what = what.unwrap_or_else(|| format!("{} {}", key.kind.kind, key.name));
+            made.entry(what).or_default().push(&key.name);
         }
     }
-    let twice = made.into_iter().filter(|(_, times)| *times > 1);
-    twice.map(|(key, times)| format!("{} {} is made {times} times", key.kind.kind, key.name)).collect()
+    let twice = made.into_iter().filter(|(_, names)| names.len() > 1);
+    twice.map(|(what, names)| format!("{what} is made {} times, as {}", names.len(), names.join(", "))).collect()
 }
 
 pub fn prompt(words: &str) -> Act {
@@ -166,10 +169,12 @@ pub fn quota() -> Story {
         .says(5, "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1")
 }
 
-/// Two agents with the same model from two places share checkpoint and engine. Each goes by itself.
+/// Two agents with the same model from two places share checkpoint and engine. One goes, and the other one is edited
+/// before it goes too.
 pub fn shared() -> Story {
-    let acts = vec![Act::CreateBoth, Act::Delete, Act::DeleteOther, WEEK];
-    Story::new("shared", acts, &["Serving Serving", "Serving", "", ""]).leaves(&[])
+    let edit = Act::EditOther(json!({"agent": {"systemPrompt": "Think."}}));
+    let acts = vec![Act::CreateBoth, Act::Delete, edit, Act::DeleteOther, WEEK];
+    Story::new("shared", acts, &["Serving Serving", "Serving", "Serving", "", ""]).leaves(&[])
 }
 
 /// Runs that are made up are measured on two engines, the second of which is built once the search asks for it.
@@ -209,8 +214,8 @@ pub fn elsewhere() -> Story {
     Story::new("elsewhere", acts, &["Serving", "Serving", "Serving", "", ""]).from(1).leaves(&[])
 }
 
-/// Everything that an agent may have beside its pods: a pool, a policy and rules, and engines that are scored. Then it
-/// has less again.
+/// Everything that an agent may have beside its pods: a pool, a policy and rules, and engines that are scored. Of
+/// earlier revisions it keeps none. Then it has less again.
 pub fn equipped() -> Story {
     let [name, key] = DATASET;
     let full = Act::Edit(json!({
@@ -223,6 +228,7 @@ pub fn equipped() -> Story {
         "rollout": {
             "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}], "inferencePool": {}}},
             "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
+            "revisionHistoryLimit": 0,
         },
     }));
     let bare = Act::Edit(json!({"slo": null, "alerts": null, "rollout": null, "search": null}));

@@ -41,6 +41,10 @@ pub enum Act {
     Quota(Option<(&'static str, usize)>),
     /// Applies the agent, and beside it another one whose model is the same from a mirror.
     CreateBoth,
+    /// Applies only the one beside.
+    CreateOther,
+    /// Changes the spec of the one beside.
+    EditOther(Value),
     /// Deletes the agent beside.
     DeleteOther,
     /// Exchanges the operator for one of another release, whose images have this tag.
@@ -97,6 +101,23 @@ pub struct Played {
 
 /// Objects that were created and deleted by requests, and how often.
 pub type Commits = BTreeMap<(Happened, Key), usize>;
+
+/// What was created and deleted in two parts of an act.
+pub fn sum(one: &Commits, other: &Commits) -> Commits {
+    other.iter().fold(one.clone(), |mut all, (what, times)| {
+        *all.entry(what.clone()).or_default() += times;
+        all
+    })
+}
+
+/// What came on top of something.
+pub fn since(all: &Commits, before: &Commits) -> Commits {
+    let left = |(what, times): (&(Happened, Key), &usize)| {
+        let new = times - before.get(what).copied().unwrap_or_default();
+        (new > 0).then(|| (what.clone(), new))
+    };
+    all.iter().filter_map(left).collect()
+}
 
 /// How it was before a look of the operator's.
 pub struct Round {

@@ -1,9 +1,6 @@
 //! The cluster, the operator in it and its users while an act is played.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -20,7 +17,7 @@ use crate::{
     cluster::{self, kubelet},
     end, later,
     operator::{self, Looked, Operator},
-    story::{AGENT, Act, BESIDE, Commits, NAMESPACE, OTHER, Played, Round, Scene, agent, other_agent},
+    story::{AGENT, Act, BESIDE, Commits, NAMESPACE, OTHER, Played, Round, Scene, agent, other_agent, since},
     users::{Users, WINDOW},
 };
 
@@ -67,7 +64,8 @@ pub struct World {
     old: usize,
 }
 
-fn settings((retention, release): (Option<i64>, &str), is_permitted: bool) -> Arc<Settings> {
+/// The operator's configuration.
+pub fn settings((retention, release): (Option<i64>, &str), is_permitted: bool) -> Arc<Settings> {
     let image = |name: &str| format!("example.com/{name}:{release}");
     let images = json!({"images": {"worker": image("worker"), "agentRuntime": image("agent-runtime")}});
     let mut settings: Settings = serde_json::from_value(images).unwrap();
@@ -156,8 +154,10 @@ impl World {
     pub fn act(&mut self, act: &Act) {
         match act {
             Act::Create => self.create(agent()),
+            Act::CreateOther => self.create(other_agent()),
             Act::CreateBoth => [other_agent(), agent()].into_iter().for_each(|agent| self.create(agent)),
-            Act::Edit(spec) => self.ask(Method::PATCH, &format!("/{AGENT}"), &json!({"spec": spec})),
+            Act::Edit(spec) => self.edit(AGENT, spec),
+            Act::EditOther(spec) => self.edit(OTHER, spec),
             Act::Delete => self.delete(AGENT),
             Act::DeleteOther => self.delete(OTHER),
             Act::Wait(seconds) => self.pass(*seconds),
@@ -171,6 +171,10 @@ impl World {
 
     fn create(&self, agent: Value) {
         self.ask(Method::POST, "", &agent);
+    }
+
+    fn edit(&self, agent: &str, spec: &Value) {
+        self.ask(Method::PATCH, &format!("/{agent}"), &json!({"spec": spec}));
     }
 
     /// Nobody waits for the agent any more.
@@ -369,12 +373,7 @@ impl World {
             }
         }
         self.violations.extend(cluster::volume::missing(store));
-        let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for job in cluster::live_jobs(store) {
-            let identity = job.rsplit_once('-').map_or(job.as_str(), |(identity, _)| identity).to_owned();
-            identities.entry(identity).or_default().push(job);
-        }
-        let twice = identities.into_values().filter(|jobs| jobs.len() > 1);
+        let twice = cluster::live_jobs(store).into_values().filter(|jobs| jobs.len() > 1);
         self.violations.extend(twice.map(|jobs| format!("Jobs for one task at once: {}", jobs.join(", "))));
     }
 }
@@ -392,13 +391,4 @@ fn condition(object: &Value, type_: &str) -> bool {
 
 fn is_of_story(change: &Change) -> bool {
     !BESIDE.contains(&change.key.kind)
-}
-
-/// What came on top of something.
-pub fn since(all: &Commits, before: &Commits) -> Commits {
-    let left = |(what, times): (&(Happened, Key), &usize)| {
-        let new = times - before.get(what).copied().unwrap_or_default();
-        (new > 0).then(|| (what.clone(), new))
-    };
-    all.iter().filter_map(left).collect()
 }

@@ -3,6 +3,7 @@
 //! It serves one `kube::Client`. `conformance/` compares it with a real one, request by request.
 
 pub mod admission;
+mod body;
 pub mod claims;
 pub mod delete;
 pub mod fault;

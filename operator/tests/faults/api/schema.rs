@@ -23,17 +23,27 @@ thread_local! {
 impl Schema {
     /// The schema of one of our kinds.
     pub fn of(kind: &'static str) -> &'static Self {
-        KNOWN.with_borrow_mut(|known| *known.entry(kind).or_insert_with(|| Box::leak(Box::new(Self::read(kind)))))
+        KNOWN.with_borrow_mut(|known| *known.entry(kind).or_insert_with(|| Self::read(kind, None)))
     }
 
-    fn read(kind: &str) -> Self {
+    /// From now on the definition of a kind lacks this field of its status, as that of an earlier release does; nothing
+    /// is lacking any more with none.
+    pub fn lacks(kind: &'static str, field: Option<&str>) {
+        KNOWN.with_borrow_mut(|known| known.insert(kind, Self::read(kind, field)));
+    }
+
+    fn read(kind: &str, lacking: Option<&str>) -> &'static Self {
         let definitions = slipway_crds::definitions();
         let definition = definitions.iter().find(|definition| definition.spec.names.kind == kind).unwrap();
         let definition = serde_json::to_value(definition).unwrap();
-        let root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+        let mut root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+        if let Some(field) = lacking {
+            let fields = root["properties"]["status"]["properties"].as_object_mut();
+            assert!(fields.unwrap().remove(field).is_some(), "a field of the status of {kind}");
+        }
         let rules = compile_schema(&root);
         assert!(!rules.has_errors(), "{:?}", rules.compilation_errors());
-        Self { structure: Structure::new(root), rules, validator: Validator::new() }
+        Box::leak(Box::new(Self { structure: Structure::new(root), rules, validator: Validator::new() }))
     }
 
     /// The schema of the whole object.

@@ -8,10 +8,10 @@ pub mod kubelet;
 pub mod quotas;
 pub mod volume;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
-use slipway_crds::identity::content_hash;
+use slipway_crds::{identity::content_hash, labels};
 
 use crate::api::{
     State,
@@ -132,10 +132,20 @@ fn accept_routes(store: &mut Store, now: &str) {
     }
 }
 
-/// Jobs that have not ended and are not going.
-pub fn live_jobs(store: &Store) -> Vec<String> {
+/// Jobs that have not ended and are not going, by what they are there for.
+pub fn live_jobs(store: &Store) -> BTreeMap<String, Vec<String>> {
     let is_live = |job: &Value| !is_going(job) && jobs::ended(job).is_none();
-    store.of_kind(JOBS).filter(|(_, job)| is_live(job)).map(|(key, _)| key.name.clone()).collect()
+    let mut live: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, job) in store.of_kind(JOBS).filter(|(_, job)| is_live(job)) {
+        let identity = key.name.rsplit_once('-').map_or(key.name.as_str(), |(identity, _)| identity);
+        live.entry(fetched(job).unwrap_or(identity).to_owned()).or_default().push(key.name.clone());
+    }
+    live
+}
+
+/// The content that a Job is to fetch, from whatever place and under whatever name.
+pub fn fetched(job: &Value) -> Option<&str> {
+    job["metadata"]["annotations"][labels::FETCH_CONTENT].as_str()
 }
 
 /// Pods that are ready and stay so, with these labels.

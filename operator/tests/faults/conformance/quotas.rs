@@ -55,11 +55,8 @@ fn remove(requests: &mut Requests, of: Collection, name: &str) {
     requests.delete(&format!("{} {name} is deleted", of.plural), of.of(name), &Value::Null);
 }
 
-/// Numbers of objects.
-fn of_objects(requests: &mut Requests) {
-    let hard = json!({"count/controllerrevisions.apps": "1", "services": "1", "configmaps": "0", "count/jobs.batch": "0",
-        "count/agentdeployments.slipway.dev": "0"});
-    create_quota(requests, "objects", &hard);
+/// As long as nobody has said what is used.
+fn before_anything_is_counted(requests: &mut Requests, hard: &Value) {
     let mut without_data = revision("early");
     without_data["data"].take();
     requests.create("one without data is created", REVISIONS, &without_data).comes_to(422);
@@ -67,13 +64,16 @@ fn of_objects(requests: &mut Requests) {
     remove(requests, REVISIONS, "early");
     say(requests, "it is not known what is used", "objects", &json!({"hard": hard}));
     requests.try_to_create("one is tried before it is known what is used", REVISIONS, &revision("first")).until(403);
-    let none: Value = hard
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(|name| (name.clone(), json!("0")))
-        .collect::<serde_json::Map<_, _>>()
-        .into();
+}
+
+/// Numbers of objects.
+fn of_objects(requests: &mut Requests) {
+    let hard = json!({"count/controllerrevisions.apps": "1", "services": "1", "configmaps": "0", "count/jobs.batch": "0",
+        "count/agentdeployments.slipway.dev": "0"});
+    create_quota(requests, "objects", &hard);
+    before_anything_is_counted(requests, &hard);
+    let names = hard.as_object().unwrap().keys();
+    let none: serde_json::Map<String, Value> = names.map(|name| (name.clone(), json!("0"))).collect();
     say(requests, "nothing is used", "objects", &json!({"used": none}));
     requests.create("the first is created", REVISIONS, &revision("first")).until(201);
     requests.get("the first is counted", QUOTAS.of("objects"));

@@ -47,6 +47,11 @@ impl Sample {
     }
 }
 
+/// A kind of which any change is allowed, by its name, its API and its plural.
+fn sample((kind, api, plural): (&'static str, &'static str, &'static str), rest: Value, changed: Value) -> Sample {
+    Sample { kind, api, plural, rest, changed, refused: None }
+}
+
 /// Kinds that the operator writes.
 fn samples() -> Vec<Sample> {
     let pod = json!({"containers": [{"name": "main", "image": "example.com/main:1",
@@ -54,63 +59,40 @@ fn samples() -> Vec<Sample> {
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod});
     let mut once = template.clone();
     once["spec"]["restartPolicy"] = json!("Never");
+    let deployment = sample(
+        ("Deployment", "apis/apps/v1", "deployments"),
+        json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}),
+        json!({"spec": {"replicas": 3}}),
+    );
+    let other_pods = json!({"spec": {"template": {"metadata": {"labels": {"app": "b"}}}}});
     vec![
-        Sample {
-            kind: "ConfigMap",
-            api: "api/v1",
-            plural: "configmaps",
-            rest: json!({"data": {"a": "1"}}),
-            changed: json!({"data": {"b": "2"}}),
-            refused: None,
-        },
-        Sample {
-            kind: "Service",
-            api: "api/v1",
-            plural: "services",
-            rest: json!({"spec": {"selector": {"app": "a"}, "ports": [{"name": "http", "port": 80}]}}),
-            changed: json!({"spec": {"selector": {"app": "b"}}}),
-            refused: None,
-        },
-        Sample {
-            kind: "Deployment",
-            api: "apis/apps/v1",
-            plural: "deployments",
-            rest: json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}),
-            changed: json!({"spec": {"replicas": 3}}),
-            refused: Some(json!({"spec": {"template": {"metadata": {"labels": {"app": "b"}}}}})),
-        },
-        Sample {
-            kind: "ControllerRevision",
-            api: "apis/apps/v1",
-            plural: "controllerrevisions",
-            rest: json!({"revision": 1, "data": {"a": "1"}}),
-            changed: json!({"revision": 2}),
-            refused: None,
-        },
-        Sample {
-            kind: "Job",
-            api: "apis/batch/v1",
-            plural: "jobs",
-            rest: json!({"spec": {"backoffLimit": 0, "template": once}}),
-            changed: json!({"spec": {"suspend": true}}),
-            refused: None,
-        },
-        Sample {
-            kind: "Lease",
-            api: "apis/coordination.k8s.io/v1",
-            plural: "leases",
-            rest: json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}),
-            changed: json!({"spec": {"holderIdentity": "b"}}),
-            refused: None,
-        },
-        Sample {
-            kind: "NetworkPolicy",
-            api: "apis/networking.k8s.io/v1",
-            plural: "networkpolicies",
-            rest: json!({"spec": {"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Ingress"]}}),
-            changed: json!({"spec": {"policyTypes": ["Ingress", "Egress"]}}),
-            refused: None,
-        },
+        sample(("ConfigMap", "api/v1", "configmaps"), json!({"data": {"a": "1"}}), json!({"data": {"b": "2"}})),
+        sample(
+            ("Service", "api/v1", "services"),
+            json!({"spec": {"selector": {"app": "a"}, "ports": [{"name": "http", "port": 80}]}}),
+            json!({"spec": {"selector": {"app": "b"}}}),
+        ),
+        Sample { refused: Some(other_pods), ..deployment },
+        sample(
+            ("ControllerRevision", "apis/apps/v1", "controllerrevisions"),
+            json!({"revision": 1, "data": {"a": "1"}}),
+            json!({"revision": 2}),
+        ),
+        sample(
+            ("Job", "apis/batch/v1", "jobs"),
+            json!({"spec": {"backoffLimit": 0, "template": once}}),
+            json!({"spec": {"suspend": true}}),
+        ),
+        sample(
+            ("Lease", "apis/coordination.k8s.io/v1", "leases"),
+            json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}),
+            json!({"spec": {"holderIdentity": "b"}}),
+        ),
+        sample(
+            ("NetworkPolicy", "apis/networking.k8s.io/v1", "networkpolicies"),
+            json!({"spec": {"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Ingress"]}}),
+            json!({"spec": {"policyTypes": ["Ingress", "Egress"]}}),
+        ),
         agent_deployment(),
     ]
 }
@@ -311,7 +293,17 @@ fn of_status(sample: &Sample) -> Vec<Step> {
     kind.ask("a status of an earlier version", Method::PATCH, path("?fieldManager=tests"), MERGE,
         &json!({"metadata": {"resourceVersion": format!("$first({}/s)", sample.kind)}, "status": {"stage": "Building"}}));
     kind.get("it has a status", sample.path("s"));
-    for (name, spec) in [
+    for (name, spec) in refused_specs() {
+        let object = sample.with("bad", &spec);
+        kind.ask(&format!("one {name} is created"), Method::POST, create.clone(), JSON, &object);
+    }
+    kind.delete("the one with a status is deleted", "s", &Value::Null);
+    kind.steps
+}
+
+/// Specs that cannot be, with words for them.
+fn refused_specs() -> [(&'static str, Value); 7] {
+    [
         ("without a model", json!({"spec": {"model": null}})),
         ("with a number for a text", json!({"spec": {"agent": {"systemPrompt": 7}}})),
         ("with an unknown field", json!({"spec": {"strange": 1}})),
@@ -323,12 +315,7 @@ fn of_status(sample: &Sample) -> Vec<Step> {
             "FP32", "FP32"]}}}),
         ),
         ("with two mistakes", json!({"spec": {"agent": {"systemPrompt": 7, "maxSteps": 0}}})),
-    ] {
-        let object = sample.with("bad", &spec);
-        kind.ask(&format!("one {name} is created"), Method::POST, create.clone(), JSON, &object);
-    }
-    kind.delete("the one with a status is deleted", "s", &Value::Null);
-    kind.steps
+    ]
 }
 
 /// Requests that no kind has.
