@@ -113,6 +113,10 @@ test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own p
 test-charts: ## Render the operator's chart with the values of earlier charts, as upgrades that reuse them do.
 	e2e/charts/test.sh
 
+.PHONY: test-gpu-labels
+test-gpu-labels: ## Hold the labels that the scripts give a GPU node to those of GPU feature discovery. Needs no GPU.
+	e2e/gpu/test-labels.sh
+
 .PHONY: test-argocd
 test-argocd: ## Run the health checks and actions of Argo CD in its interpreter, on what the operator writes.
 	cd e2e/tools/argocd-lua && export GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0 && go vet ./... && go test -count=1 ./...

@@ -40,6 +40,7 @@ step lint 20 make --no-print-directory lint
 step unit 25 make --no-print-directory test-unit
 step faults 15 make --no-print-directory test-faults
 step alerts 10 make --no-print-directory test-alerts
+step gpu-labels 1 make --no-print-directory test-gpu-labels
 step argocd 5 make --no-print-directory test-argocd
 step dashboards 5 make --no-print-directory test-dashboards
 step charts 5 make --no-print-directory test-charts

@@ -11,7 +11,8 @@ use slipway_vocabulary::serving::ModelFamily;
 
 use super::{
     agent_deployment::{
-        self, Backend, KvCachePrecision, NoBuildOptions, Precision, ServedBy, TensorRtLlmOptions, VllmServer,
+        self, Backend, KvCachePrecision, NoBuildOptions, Precision, ServedBy, TensorRtLlmOptions, VllmFeatures,
+        VllmServer,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
@@ -134,6 +135,9 @@ pub struct NoBuild {
     /// Whether the weights are quantized when they are loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quantized_at_load: bool,
+    /// Features of vLLM.
+    #[serde(default, skip_serializing_if = "VllmFeatures::is_default")]
+    pub features: VllmFeatures,
     /// Further options.
     pub options: NoBuildOptions,
 }

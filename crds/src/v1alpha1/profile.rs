@@ -97,6 +97,10 @@ pub struct ProfileInputs {
     /// Table that the expectations of the engines are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prior: Option<FrozenData>,
+    /// Size of the language model that is served, as it was known when the campaign began. The search expects larger
+    /// models to answer more slowly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ProfiledModel>,
     /// Latency objectives.
     #[schemars(length(max = 16))]
     pub objectives: Vec<WrittenObjective>,
@@ -157,6 +161,18 @@ impl ProfileInputs {
     pub fn runs_per_second(&self) -> Option<&PositiveDecimal> {
         self.synthetic.as_ref()?.arrival.runs_per_second.as_ref()
     }
+}
+
+/// The size of a language model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfiledModel {
+    /// Number of parameters.
+    #[schemars(range(min = 1))]
+    pub parameters: i64,
+    /// Number of parameters that compute a token: fewer in a mixture of experts.
+    #[schemars(range(min = 1))]
+    pub active_parameters: i64,
 }
 
 /// A configuration with its name in the rows.

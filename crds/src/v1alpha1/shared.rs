@@ -77,6 +77,11 @@ pub struct ContainerResources {
 }
 
 impl ContainerResources {
+    /// Bytes of memory that the container may use at most; absent where nothing limits it.
+    pub fn memory_limit(&self) -> Option<u64> {
+        bytes_of(self.limits.get("memory")?)
+    }
+
     /// Converts to Kubernetes' own type.
     pub fn to_requirements(&self) -> corev1::ResourceRequirements {
         let convert = |quantities: &BTreeMap<String, String>| {
@@ -90,6 +95,28 @@ impl ContainerResources {
             ..Default::default()
         }
     }
+}
+
+/// The bytes of a quantity. What is too much for the type is as good as the most.
+fn bytes_of(quantity: &str) -> Option<u64> {
+    let end = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
+    let (number, unit) = quantity.split_at(end);
+    let factor = match unit {
+        "m" => 1e-3,
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "P" => 1e15,
+        "Ki" => 1024_f64,
+        "Mi" => 1024_f64.powi(2),
+        "Gi" => 1024_f64.powi(3),
+        "Ti" => 1024_f64.powi(4),
+        "Pi" => 1024_f64.powi(5),
+        _ => return None,
+    };
+    number.parse::<f64>().ok().map(|number| (number * factor) as u64)
 }
 
 /// A tolerated taint.

@@ -2,6 +2,9 @@
 # NVIDIA's parts: the CDI specification, the runtime that reads it, the device plugin; and labels as GPU feature
 # discovery writes them. Sourced by node.sh.
 
+# shellcheck source=labels.sh
+source "$(dirname "${BASH_SOURCE[0]}")/labels.sh"
+
 find_driver() {
   local folder
   for folder in ${SLIPWAY_GPU_DRIVER:-} /usr/local/nvidia/lib64 /usr/lib/x86_64-linux-gnu /usr/lib64; do
@@ -84,29 +87,9 @@ start_device_plugin() {
   return 1
 }
 
-family_of() {
-  case $1 in
-    7.5) printf 'turing\n' ;;
-    7.*) printf 'volta\n' ;;
-    8.9) printf 'ada-lovelace\n' ;;
-    8.*) printf 'ampere\n' ;;
-    9.*) printf 'hopper\n' ;;
-    *) printf 'blackwell\n' ;;
-  esac
-}
-
-# GPU feature discovery cannot be built from modules here; these are its labels, of the first GPU.
 label_node() {
-  local name memory driver compute count query=name,memory.total,driver_version,compute_cap shared='' sharing=none
-  ((SHARES == 1)) || shared=-SHARED sharing=time-slicing
-  IFS=, read -r name memory driver compute < <(
-    run_nvidia_smi --query-gpu="$query" --format=csv,noheader,nounits | sed 's/, /,/g'
-  )
-  count=$(run_nvidia_smi --query-gpu=name --format=csv,noheader | wc -l)
-  run_kubectl label --overwrite node "$NODE_NAME" nvidia.com/gpu.present=true \
-    "nvidia.com/gpu.product=${name// /-}$shared" "nvidia.com/gpu.memory=$memory" "nvidia.com/gpu.count=$count" \
-    "nvidia.com/gpu.family=$(family_of "$compute")" "nvidia.com/gpu.replicas=$SHARES" \
-    "nvidia.com/gpu.sharing-strategy=$sharing" \
-    "nvidia.com/gpu.compute.major=${compute%.*}" "nvidia.com/gpu.compute.minor=${compute#*.}" \
-    "nvidia.com/cuda.driver-version.full=$driver"
+  local labels
+  mapfile -t labels < <(gpu_labels "$SHARES")
+  ((${#labels[@]} > 0)) || return 1
+  run_kubectl label --overwrite node "$NODE_NAME" "${labels[@]}"
 }

@@ -187,6 +187,18 @@ pub fn parameters(shape: &Shape) -> f64 {
     linear_weights(shape, shape.layers, 1.0) + embedding_weights(shape)
 }
 
+/// Number of parameters: those counted in the checkpoint, or by the shape.
+#[must_use]
+pub fn all_parameters(shape: &Shape) -> f64 {
+    if shape.parameters > 0 { shape.parameters as f64 } else { parameters(shape) }
+}
+
+/// Number of parameters that compute a token, by the shape: of the experts, those that it visits.
+#[must_use]
+pub fn active_parameters(shape: &Shape) -> f64 {
+    parameters(&Shape { experts: shape.experts_per_token.clamp(1, shape.experts.max(1)), ..*shape })
+}
+
 fn linear_weights(shape: &Shape, layers: u32, tensor: f64) -> f64 {
     f64::from(layers) * attention_weights(shape, tensor) + mlp_weights(shape, layers)
 }

@@ -24,6 +24,7 @@ pub use crate::check::Checkpoint;
 use crate::check::{Asked, Refusal};
 use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
 use crate::memory::Estimate;
+pub use crate::vllm::features::{Features, Grammar, Speculation, Structured};
 
 /// Port of a server that takes Triton's place.
 pub const OWN_SERVER_PORT: u16 = 8000;
@@ -167,6 +168,8 @@ pub struct Request {
     pub prefix_caching: bool,
     /// Whether long prompts are read in pieces.
     pub chunked_prefill: bool,
+    /// Features of vLLM; other backends have none.
+    pub features: Features,
     /// Arguments beyond the typed ones: `name=value`.
     pub extra: Vec<String>,
 }

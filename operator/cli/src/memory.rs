@@ -10,7 +10,7 @@ use slipway_backends::{
     formats::{KvCachePrecision, Parallelism, Precision},
     gpu,
     memory::{Estimate, GIB, Layout, estimate},
-    no_build::{self, Room, Unbuilt, check_no_build},
+    no_build::{self, Features, Grammar, Room, Speculation, Structured, Unbuilt, check_no_build},
     tensorrt_llm,
 };
 use slipway_crds::{
@@ -18,7 +18,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            self as api, Backend, NoBuildBlock, SearchSpace, TensorRtLlmBlock, TensorRtLlmEngine, VersionedBackend,
+            self as api, Backend, NoBuildBlock, SearchSpace, StructuredOutputsBackend, TensorRtLlmBlock,
+            TensorRtLlmEngine, VersionedBackend, VllmFeatures,
         },
     },
 };
@@ -160,6 +161,26 @@ struct Served<'a> {
     max_seq_len: u32,
 }
 
+/// The backends' words for features of the API.
+fn features(of: &VllmFeatures) -> Features {
+    Features {
+        speculation: of.ngram_speculation.as_ref().map(|of| Speculation {
+            tokens: positive(of.tokens),
+            min_match: positive(of.min_match),
+            max_match: positive(of.max_match),
+        }),
+        offload_gib: of.kv_offload.as_ref().map(|of| positive(of.host_memory_gib)),
+        structured: of.structured_outputs.as_ref().map(|of| Structured {
+            grammar: match of.backend {
+                StructuredOutputsBackend::XGrammar => Grammar::XGrammar,
+                StructuredOutputsBackend::Guidance => Grammar::Guidance,
+                StructuredOutputsBackend::Outlines => Grammar::Outlines,
+            },
+            is_compact: of.compact,
+        }),
+    }
+}
+
 enum By<'a> {
     Tools(&'a TensorRtLlmEngine),
     NoBuild(NoBuildBlock<'a>),
@@ -196,9 +217,18 @@ impl<'a> Served<'a> {
                     checkpoint: checkpoint.clone(),
                     chunked_prefill: block.options.chunked_prefill,
                     memory_share: block.memory.ratio(),
+                    features: self.features(),
+                    host_memory: spec.serving.triton_resources.memory_limit(),
                 };
                 check_no_build(asked, &unbuilt)
             }
+        }
+    }
+
+    fn features(&self) -> Features {
+        match &self.by {
+            By::Tools(_) => Features::default(),
+            By::NoBuild(block) => block.features.map(features).unwrap_or_default(),
         }
     }
 
@@ -353,7 +383,8 @@ fn engines(
 
 fn engine_memory(engine: String, layout: &Layout, (asked, served): (&Asked, &Served<'_>)) -> EngineMemory {
     let memory = check::memory(asked);
-    let sizes = estimate(&asked.shape, layout);
+    let sizes =
+        served.features().on_top(estimate(&asked.shape, layout), (layout.max_batch_size, asked.shape.vocabulary));
     let Room { needed, available, .. } = served.room(&sizes, memory);
     EngineMemory {
         engine,

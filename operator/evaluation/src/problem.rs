@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use slipway_analysis::{
     pareto::Direction,
-    search::{Arm, Axis, Cell, Columns, Constraint, Metric, MetricKind, Role, Space, Value},
+    search::{Arm, Axis, Cell, Columns, Constraint, Metric, MetricKind, ModelSize, Role, Space, Value},
     slo::Bound,
 };
 use slipway_vocabulary::evidence::Quantile;
@@ -36,6 +36,7 @@ struct ProblemFile {
     prior: BTreeMap<String, String>,
     #[serde(default)]
     roles: BTreeMap<String, Role>,
+    model: Option<ModelSize>,
     abort: Option<AbortSpec>,
     noise: Option<NoiseSpec>,
 }
@@ -259,6 +260,7 @@ impl Reader<'_> {
             direction: self.file.objective.direction,
             abort_fraction: 1.0,
             columns: Columns::default(),
+            model: self.file.model,
         })
     }
 

@@ -20,7 +20,7 @@ const ARROWS: [(&str, Place); 18] = [
     ("crds", Place::Above(&["slipway-vocabulary"])),
     ("crds/manifest", Place::Above(&["slipway-crds"])),
     ("operator/analysis", Place::Above(&["slipway-vocabulary"])),
-    ("operator/trace", Place::Above(&[])),
+    ("operator/trace", Place::Above(&["slipway-vocabulary"])),
     ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-vocabulary"])),
     (
         "operator/analysis-cli",

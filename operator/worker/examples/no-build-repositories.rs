@@ -8,7 +8,7 @@ use std::{error::Error, fs, path::Path};
 
 use slipway_backends::{
     formats::{KvCachePrecision, Parallelism, Precision},
-    no_build::{Request, arguments},
+    no_build::{Features, Request, arguments},
 };
 use slipway_worker::{
     hash,
@@ -74,6 +74,7 @@ fn arguments_of(backend: NoBuildBackend, version: &str) -> Result<String, Box<dy
         memory_ppm: 900_000,
         prefix_caching: true,
         chunked_prefill: true,
+        features: Features::default(),
         extra: Vec::new(),
     };
     Ok(arguments(&request)?)

@@ -24,6 +24,7 @@ mod status;
 mod tensorrt_llm;
 mod tracing;
 mod upstream;
+mod vllm_features;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,7 @@ pub use tensorrt_llm::{
 };
 pub use tracing::Tracing;
 pub use upstream::{Checkpoint, Origin, Upstream, UpstreamApi};
+pub use vllm_features::{KvOffload, NgramSpeculation, StructuredOutputs, StructuredOutputsBackend, VllmFeatures};
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]

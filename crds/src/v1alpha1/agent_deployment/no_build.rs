@@ -7,6 +7,7 @@ use slipway_vocabulary::serving::NoBuildBackend;
 use super::{
     model::{Backend, EngineConfiguration},
     tensorrt_llm::EngineDtype,
+    vllm_features::VllmFeatures,
 };
 use crate::values::Percent;
 
@@ -41,6 +42,8 @@ pub struct NoBuildBlock<'a> {
     pub memory: &'a Percent,
     /// The length of a sequence, if it is named.
     pub max_seq_len: Option<i32>,
+    /// Its features, where it is vLLM.
+    pub features: Option<&'a VllmFeatures>,
     /// Its further options.
     pub options: &'a NoBuildSettings,
 }
@@ -59,6 +62,7 @@ impl<'a> NoBuildBlock<'a> {
                     image: block.image.as_deref(),
                     memory: &block.kv_cache_free_gpu_memory,
                     max_seq_len: block.max_seq_len,
+                    features: None,
                     options: &block.options,
                 })
             }
@@ -70,6 +74,7 @@ impl<'a> NoBuildBlock<'a> {
                     image: block.image.as_deref(),
                     memory: &block.mem_fraction_static,
                     max_seq_len: block.max_seq_len,
+                    features: None,
                     options: &block.options,
                 })
             }
@@ -81,6 +86,7 @@ impl<'a> NoBuildBlock<'a> {
                     image: block.image.as_deref(),
                     memory: &block.gpu_memory_utilization,
                     max_seq_len: block.max_seq_len,
+                    features: Some(&block.features),
                     options: &block.options,
                 })
             }
@@ -141,6 +147,9 @@ pub struct VllmEngine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_seq_len: Option<i32>,
+    /// Features of vLLM.
+    #[serde(flatten)]
+    pub features: VllmFeatures,
     /// Options of vLLM.
     #[serde(flatten)]
     pub options: NoBuildSettings,
@@ -154,6 +163,7 @@ impl Default for VllmEngine {
             server: VllmServer::default(),
             gpu_memory_utilization: most_of_it(),
             max_seq_len: None,
+            features: VllmFeatures::default(),
             options: NoBuildSettings::default(),
         }
     }

@@ -36,7 +36,7 @@ OUTPUTS = [
 
 @dataclass
 class AsyncEngineArgs:
-    """Arguments of 0.11.0, as far as tests use them; another one is a TypeError, as upstream."""
+    """Arguments of 0.11.0 and of features since, as far as tests use them; another one is a TypeError, as upstream."""
 
     model: str
     dtype: str = "auto"
@@ -51,6 +51,10 @@ class AsyncEngineArgs:
     enable_prefix_caching: bool | None = None
     enable_chunked_prefill: bool | None = None
     enforce_eager: bool = False
+    speculative_config: dict | None = None
+    kv_offloading_size: float | None = None
+    kv_offloading_backend: str = "native"
+    structured_outputs_config: dict | None = None
 
 
 @dataclass

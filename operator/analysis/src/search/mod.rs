@@ -17,7 +17,9 @@ mod strategy;
 mod surrogate;
 
 pub use self::slipway::{Budget, Settings, Skipped, Slipway, WhyNot};
-pub use self::space::{Arm, Axis, Cell, ColumnUnit, Columns, Constraint, Metric, MetricKind, Role, Space, Value};
+pub use self::space::{
+    Arm, Axis, Cell, ColumnUnit, Columns, Constraint, Metric, MetricKind, ModelSize, Role, Space, Value,
+};
 pub use self::strategy::{Conclusion, Ending, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Step};
 
 #[cfg(test)]

@@ -2,19 +2,22 @@
 //!
 //! For language models one decoding step of a batch of c costs t(c) = overhead + (weights / bandwidth + c work /
 //! compute) / tp^0.8 + all-reduce (tp - 1). So throughput is c / t(c) (Williams, Waterman and Patterson, "Roofline",
-//! CACM 52, 2009). Weights and work are those of a typical 10-billion-parameter model: only the shape enters, the scale
-//! is learned from the first run. For classical models throughput is min(c, capacity), the capacity growing with the
-//! instances. It is never trusted for feasibility.
+//! CACM 52, 2009). Weights and work grow with the model's parameters, where the space has them. Otherwise they are
+//! those of a model of 10 billion parameters. Of a mixture, a step reads the experts of its c tokens, at most all. Only
+//! the form of the curve enters: the scale is learned from the first run. For classical models throughput is
+//! min(c, capacity), the capacity growing with the instances. It is never trusted for feasibility.
 
 use slipway_vocabulary::gpu::{Gpu, by_words};
 
-use super::{Role, Space, Value};
+use super::{ModelSize, Role, Space, Value};
 
 /// GB/s, TFLOPS: what an arm has when its product is unknown.
 const UNKNOWN: (f64, f64) = (1935.0, 312.0);
-/// Bytes read a step, in GB: a mid-sized model in 16 bits.
-const WEIGHTS_GB: f64 = 20.0;
-/// Milliseconds of TFLOPS a sequence costs a step, prefill included.
+/// A model whose size is not known.
+const TYPICAL: ModelSize = ModelSize { parameters: 1e10, active: 1e10 };
+/// Bytes of a parameter in 16 bits, in GB.
+const PARAMETER_GB: f64 = 2e-9;
+/// Milliseconds of TFLOPS that a sequence of [`TYPICAL`] costs a step, prefill included.
 const WORK: f64 = 500.0;
 /// Milliseconds a step costs whatever the hardware.
 const OVERHEAD_MS: f64 = 8.0;
@@ -69,8 +72,10 @@ fn step_ms(space: &Space, arm: usize, concurrency: f64) -> f64 {
     let (bandwidth, tflops) = gpu.map_or(UNKNOWN, |g| (g.bandwidth, g.tflops));
     let parallel = space.number(arm, Role::TensorParallel).unwrap_or(1.0).max(1.0);
     let bytes = precision_bytes(space, arm);
-    let memory_ms = WEIGHTS_GB * bytes / 2.0 / bandwidth * 1000.0;
-    let compute_ms = concurrency * WORK / tflops;
+    let size = space.model.unwrap_or(TYPICAL);
+    let read = size.parameters.min(size.active * concurrency.max(1.0)) * PARAMETER_GB;
+    let memory_ms = read * bytes / 2.0 / bandwidth * 1000.0;
+    let compute_ms = concurrency * WORK * (size.active / TYPICAL.active) / tflops;
     OVERHEAD_MS + (memory_ms + compute_ms) / parallel.powf(0.8) + ALL_REDUCE_MS * (parallel - 1.0)
 }
 
@@ -115,5 +120,70 @@ fn precision_bytes(space: &Space, arm: usize) -> f64 {
         4.0
     } else {
         2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::pareto::Direction;
+    use crate::search::{Arm, Axis, Columns};
+
+    /// FP16 and FP8 of one model on an H200.
+    fn formats(model: Option<ModelSize>) -> Space {
+        let arm = |precision: &str| Arm {
+            values: vec![Value::Text("NVIDIA-H200".into()), Value::Text(precision.into())],
+            gpus: 1.0,
+            price: None,
+            start_seconds: None,
+            engine: 0,
+            levels: Vec::new(),
+        };
+        let axis = |name: &str, role| Axis { name: name.into(), role: Some(role) };
+        Space {
+            axes: vec![axis("gpu", Role::GpuType), axis("precision", Role::Precision)],
+            arms: vec![arm("FP16"), arm("FP8")],
+            levels: Vec::new(),
+            run_seconds: None,
+            metrics: Vec::new(),
+            objective: 0,
+            direction: Direction::Maximize,
+            constraints: Vec::new(),
+            abort_fraction: 1.0,
+            columns: Columns::default(),
+            model,
+        }
+    }
+
+    fn dense(parameters: f64) -> Option<ModelSize> {
+        Some(ModelSize { parameters, active: parameters })
+    }
+
+    /// How many times as fast FP8 is as FP16.
+    fn gain(model: Option<ModelSize>, concurrency: f64) -> f64 {
+        let space = formats(model);
+        (log_throughput(&space, 1, concurrency) - log_throughput(&space, 0, concurrency)).exp()
+    }
+
+    #[test]
+    fn the_larger_a_model_is_the_more_half_of_its_bytes_gain() {
+        let gains = [1e9, 8e9, 70e9].map(|parameters| (100.0 * gain(dense(parameters), 1.0)).round());
+        assert_eq!(gains, [103.0, 117.0, 156.0], "percent of FP16 at one sequence");
+    }
+
+    #[test]
+    fn a_model_of_unknown_size_is_taken_for_one_of_ten_billion_parameters() {
+        let expected = |model| [1.0, 64.0].map(|level| log_throughput(&formats(model), 0, level));
+        assert_eq!(expected(None), expected(dense(1e10)));
+    }
+
+    #[test]
+    fn one_sequence_of_a_mixture_reads_the_experts_that_it_visits_and_many_read_all() {
+        let mixture = Some(ModelSize { parameters: 30e9, active: 3e9 });
+        assert_eq!(gain(mixture, 1.0), gain(dense(3e9), 1.0));
+        let of_all = |level: f64| step_ms(&formats(mixture), 0, level) - level * WORK * 0.3 / 989.0;
+        assert_eq!((of_all(10.0) * 1e6).round(), (of_all(256.0) * 1e6).round(), "ten sequences visit every expert");
     }
 }

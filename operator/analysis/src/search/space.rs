@@ -166,6 +166,16 @@ pub struct Constraint {
     pub bound: Bound,
 }
 
+/// The size of a language model, in parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSize {
+    /// All of them, those of every expert too.
+    pub parameters: f64,
+    /// Those that compute one token: fewer in a mixture of experts.
+    pub active: f64,
+}
+
 /// Everything a search is given before its first measurement. Frozen: a search is a function of it, a seed and the
 /// measurements so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -192,6 +202,9 @@ pub struct Space {
     /// What the prior columns are worth.
     #[serde(default)]
     pub columns: Columns,
+    /// The size of the language model that all arms serve, where it is known.
+    #[serde(default)]
+    pub model: Option<ModelSize>,
 }
 
 /// One arm at one level: what one run measures.

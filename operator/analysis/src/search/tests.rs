@@ -30,6 +30,7 @@ fn space() -> Space {
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(100.0) }],
         abort_fraction: 0.2,
         columns: Columns::default(),
+        model: None,
     }
 }
 

@@ -163,6 +163,39 @@ pub enum Problem {
         /// The first that can be told.
         since: &'static str,
     },
+    /// A feature that its version does not know.
+    #[error("vLLM {version} does not know it: use a version from {since} on, or remove it")]
+    FeatureVersion {
+        /// The version.
+        version: String,
+        /// The first that knows it.
+        since: &'static str,
+    },
+    /// Matches that are shorter than they must be.
+    #[error(
+        "{least} tokens that must match exceed the {most} that are looked for; use at most maxMatch, or raise maxMatch"
+    )]
+    Matches {
+        /// Fewest tokens that must match.
+        least: u32,
+        /// Most that are looked for.
+        most: u32,
+    },
+    /// JSON without spaces by a library that writes them.
+    #[error("only XGrammar and Guidance write JSON without spaces; use one of them, or remove compact")]
+    Compact,
+    /// More of the host's memory than the container may use.
+    #[error(
+        "{cache} GiB of KV cache leave nothing of the {:.1} GiB in serving.tritonResources.limits.memory; raise that limit, or use \
+         less: vLLM takes memory beside it",
+        gib(*.limit)
+    )]
+    HostMemory {
+        /// GiB of KV cache.
+        cache: u32,
+        /// Bytes that the container may use.
+        limit: f64,
+    },
     /// Fewer tokens than sequences.
     #[error(
         "{tokens} tokens of an iteration are fewer than the {sequences} sequences of search.maxBatchSize, each of which adds one, and \

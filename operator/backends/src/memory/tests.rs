@@ -96,6 +96,21 @@ fn parameters_are_those_that_the_models_are_named_for(#[case] shape: Shape, #[ca
     assert!((ratio - 1.0).abs() < 0.002, "{ratio}");
 }
 
+#[rstest]
+#[case::dense(llama_8b(), 8.03e9)]
+#[case::three_billion_of_thirty(qwen3_30b_a3b(), 3.3e9)]
+#[case::thirteen_of_forty_seven(mixtral(), 12.9e9)]
+fn a_token_of_a_mixture_is_computed_by_the_experts_that_it_visits(#[case] shape: Shape, #[case] published: f64) {
+    let ratio = active_parameters(&shape) / published;
+    assert!((ratio - 1.0).abs() < 0.02, "{ratio}");
+}
+
+#[test]
+fn counted_parameters_are_taken_for_those_of_the_shape() {
+    assert_eq!(all_parameters(&Shape { parameters: 8_000, ..llama_8b() }), 8_000.0);
+    assert_eq!(all_parameters(&llama_8b()), parameters(&llama_8b()));
+}
+
 #[test]
 fn the_kv_cache_is_that_of_upstreams_readme() {
     // "32K tokens * 1 bytes * 80 layers * 2048 KV hidden dimension = 5GB per 32K tokens", over all GPUs.

@@ -2,7 +2,7 @@
 
 use slipway_vocabulary::serving::NoBuildBackend;
 
-use super::{Room, Weights, of};
+use super::{Features, Room, Weights, of};
 use crate::check::{Asked, Checkpoint, Problem, Refusal, heads, memory, positions, sizes, splits};
 use crate::formats::{KvCachePrecision, Parallelism, Precision};
 use crate::memory::Estimate;
@@ -18,6 +18,10 @@ pub struct Unbuilt {
     pub chunked_prefill: bool,
     /// The share of memory that the backend is given, from 0 to 1. [`Backend::room`](super::Backend) defines the whole.
     pub memory_share: f64,
+    /// Features of vLLM; other backends have none.
+    pub features: Features,
+    /// Bytes of host memory that the server's container may use; absent where it has no limit.
+    pub host_memory: Option<u64>,
 }
 
 /// Finds every reason against what is asked for, each with its field; empty when all can be tried.
@@ -128,11 +132,16 @@ fn room(asked: &Asked, unbuilt: &Unbuilt, sizes: &Estimate) -> Room {
     (of(unbuilt.backend).room)(sizes, unbuilt.memory_share, memory(asked))
 }
 
+fn sizes_of(asked: &Asked, unbuilt: &Unbuilt, formats: (Precision, KvCachePrecision), split: Parallelism) -> Estimate {
+    let of_features = (asked.max_batch_size, asked.shape.vocabulary);
+    unbuilt.features.on_top(sizes(asked, &unbuilt.checkpoint, formats, split), of_features)
+}
+
 fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) -> Option<Refusal> {
     let layouts = asked.tensor.iter().flat_map(|tensor| asked.pipeline.iter().map(move |groups| (*tensor, *groups)));
     let estimates = layouts.flat_map(|(tensor, pipeline)| {
         let split = Parallelism { tensor, pipeline };
-        asked.kv_caches.iter().map(move |cache| sizes(asked, &unbuilt.checkpoint, (precision, *cache), split))
+        asked.kv_caches.iter().map(move |cache| sizes_of(asked, unbuilt, (precision, *cache), split))
     });
     let needed = |sizes: &Estimate| room(asked, unbuilt, sizes).needed;
     let smallest = estimates.min_by(|a, b| needed(a).total_cmp(&needed(b)))?;
@@ -154,7 +163,7 @@ fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) ->
 fn remedy(asked: &Asked, unbuilt: &Unbuilt, precision: Precision) -> String {
     let fits = |tensor: &u32| {
         let split = Parallelism { tensor: *tensor, pipeline: 1 };
-        let sizes = sizes(asked, &unbuilt.checkpoint, (precision, KvCachePrecision::Auto), split);
+        let sizes = sizes_of(asked, unbuilt, (precision, KvCachePrecision::Auto), split);
         let room = room(asked, unbuilt, &sizes);
         room.needed <= room.available
     };

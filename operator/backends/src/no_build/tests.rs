@@ -23,6 +23,7 @@ fn request(backend: NoBuildBackend, version: &str) -> Request {
         memory_ppm: 900_000,
         prefix_caching: true,
         chunked_prefill: true,
+        features: Features::default(),
         extra: Vec::new(),
     }
 }
@@ -81,6 +82,34 @@ fn vllms_own_server_is_told_the_same_by_its_options() {
     assert_eq!(
         (server.command)("/slipway/engine", "checkpoint").join(" "),
         "vllm serve /slipway/engine/checkpoint --config /slipway/engine/server/config.yaml"
+    );
+}
+
+#[test]
+fn features_of_vllm_are_told_to_both_of_its_servers_in_their_own_form() {
+    let features = Features {
+        speculation: Some(Speculation { tokens: 4, min_match: 2, max_match: 4 }),
+        offload_gib: Some(8),
+        structured: Some(Structured { grammar: Grammar::Guidance, is_compact: false }),
+    };
+    let own = Request { features, ..request(NoBuildBackend::VLLMOpenAI, "0.25.0") };
+    assert_eq!(
+        ["speculative-config", "kv-offloading-size", "kv-offloading-backend", "structured-outputs-config"]
+            .map(|name| told(&own, name).unwrap().to_string()),
+        [
+            r#""{\"method\":\"ngram\",\"num_speculative_tokens\":4,\"prompt_lookup_max\":4,\"prompt_lookup_min\":2}""#,
+            "8",
+            r#""native""#,
+            r#""{\"backend\":\"guidance\"}""#,
+        ]
+    );
+    let behind_triton = Request { backend: NoBuildBackend::VLLM, ..own };
+    assert_eq!(told(&behind_triton, "structured_outputs_config"), Some(serde_json::json!({"backend": "guidance"})));
+    let contradicted = Request { extra: vec!["speculative_config.method=eagle".into()], ..behind_triton };
+    assert_eq!(
+        arguments(&contradicted).unwrap_err().to_string(),
+        "engine.vllm.extraArgs[0]: speculative_config.method=eagle contradicts speculative_config.method=\"ngram\": change the \
+         field or the element that sets it, and remove this one"
     );
 }
 

@@ -25,6 +25,7 @@ fn request() -> Request {
         memory_ppm: 850_000,
         prefix_caching: true,
         chunked_prefill: true,
+        features: Default::default(),
         extra: Vec::new(),
     }
 }

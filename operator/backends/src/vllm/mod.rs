@@ -8,6 +8,7 @@
 //! sources named there.
 
 mod capability;
+pub mod features;
 mod own_server;
 mod release;
 
@@ -89,7 +90,8 @@ fn own_refusals(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
         (false, false) => iteration(asked, unbuilt),
         (true, _) => None,
     };
-    chunks.into_iter().chain(tokens(asked, "vLLM")).chain(loading(asked, unbuilt)).collect()
+    let features = features::refusals(asked, unbuilt.features, unbuilt.host_memory);
+    chunks.into_iter().chain(tokens(asked, "vLLM")).chain(loading(asked, unbuilt)).chain(features).collect()
 }
 
 /// Weights that do not fit before they are quantized. vLLM loads them in their original precision first, so the whole
@@ -140,6 +142,7 @@ fn typed(request: &Request) -> Map<String, Value> {
     if release::logs_requests(&request.version) {
         arguments.insert("disable_log_requests".to_owned(), true.into());
     }
+    features::add(request.features, &mut arguments);
     arguments
 }
 

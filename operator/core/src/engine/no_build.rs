@@ -2,11 +2,11 @@
 
 use slipway_backends::{
     formats::{Dtype, Parallelism},
-    no_build::{ArgumentError, Request, arguments},
+    no_build::{ArgumentError, Features, Grammar, Request, Speculation, Structured, arguments},
 };
 use slipway_crds::v1alpha1::{
     EngineSpec,
-    agent_deployment::{Backend, EngineDtype, NoBuildOptions},
+    agent_deployment::{Backend, EngineDtype, NoBuildOptions, StructuredOutputsBackend, VllmFeatures},
     engine::{EngineBuild, NoBuild},
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
@@ -64,6 +64,7 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
         memory_ppm: of.memory.parts_per_million(),
         prefix_caching: settings.prefix_caching,
         chunked_prefill: settings.chunked_prefill,
+        features: features(&of.features),
         extra: settings.extra_args.clone(),
     };
     Ok(contract::NoBuild {
@@ -72,6 +73,26 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
         checkpoint: build.source_digest.parse::<Digest>().map_err(OrderError::SourceDigest)?,
         arguments: arguments(&request).map_err(OrderError::Argument)?,
     })
+}
+
+/// The crate's words for features of the API.
+pub fn features(of: &VllmFeatures) -> Features {
+    Features {
+        speculation: of.ngram_speculation.as_ref().map(|of| Speculation {
+            tokens: positive(of.tokens),
+            min_match: positive(of.min_match),
+            max_match: positive(of.max_match),
+        }),
+        offload_gib: of.kv_offload.as_ref().map(|of| positive(of.host_memory_gib)),
+        structured: of.structured_outputs.as_ref().map(|of| Structured {
+            grammar: match of.backend {
+                StructuredOutputsBackend::XGrammar => Grammar::XGrammar,
+                StructuredOutputsBackend::Guidance => Grammar::Guidance,
+                StructuredOutputsBackend::Outlines => Grammar::Outlines,
+            },
+            is_compact: of.compact,
+        }),
+    }
 }
 
 /// The order of an Engine; none with another backend.

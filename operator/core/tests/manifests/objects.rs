@@ -298,12 +298,13 @@ fn tensorrt_llm(world: &World) -> Option<Value> {
 
 /// One engine without a build, split over two GPUs.
 fn no_build(world: &World) -> Option<Value> {
-    let NoBuildBlock { backend, version, image: _, memory, max_seq_len, options } = NoBuildBlock::of(engine(world))?;
+    let NoBuildBlock { backend, version, image: _, memory, max_seq_len, features, options } =
+        NoBuildBlock::of(engine(world))?;
     let mut options = serde_json::json!(options);
     options["maxSeqLen"] = serde_json::json!(max_seq_len);
     let (_, server) = backend_and_server(backend);
     Some(serde_json::json!({
-        "version": version, "server": server, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+        "version": version, "server": server, "features": features.cloned().unwrap_or_default(), "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
         "kvCachePrecision": "FP8", "maxBatchSize": 64, "maxNumTokens": 8192, "memory": memory, "options": options,
     }))
 }

@@ -47,6 +47,7 @@ fn problem(throughputs: &[[f64; 4]], limit: f64) -> Problem {
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(limit) }],
         abort_fraction: 1.0,
         columns: Columns::default(),
+        model: None,
     };
     let rows = throughputs.iter().map(|arm| arm.iter().zip(&levels).map(|(rate, level)| row(*rate, *level)).collect());
     let arm_columns = vec!["batch".into(), "instances".into()];

@@ -252,6 +252,32 @@ def perturb(folder, copies):
         path.unlink()
 
 
+def ladder(source, target):
+    """Rows of vLLM that e2e/gpu/ladder.py measured on one GPU; its file has no starts, which are taken as a minute."""
+    out = []
+    for row in json.load(open(source)):
+        if "engine" not in row:
+            continue
+        precision, cache, tokens = row["engine"].split("-")
+        seconds = sorted(row["seconds"])
+        out.append({
+            "gpu": row["device"].replace(" ", "-"), "precision": precision.upper(), "kv_cache": cache[2:],
+            "iteration_tokens": tokens[1:], "agents": row["agents"], "throughput": f"{row['runs'] / row['took']:.4f}",
+            "latency_p95_s": f"{seconds[math.ceil(len(seconds) * 0.95) - 1]:.4f}", "run_seconds": f"{row['took']:.3f}"})
+    with open(target / "ladder.csv", "w", newline="") as f:
+        writer = csv.DictWriter(f, out[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(out)
+    for limit in (2.5, 4, 5, 5.5, 6, 8):
+        write(target / f"llama-8b-p95-{limit:g}s.json", {
+            "table": "ladder.csv", "arm": ["gpu", "precision", "kv_cache", "iteration_tokens"], "level": "agents", "gpus": 1,
+            "startSeconds": 60, "runSeconds": "run_seconds",
+            "objective": {"column": "throughput", "direction": "max"},
+            "constraints": [{"column": "latency_p95_s", "max": limit}],
+            "roles": {"gpu": "gpuType", "precision": "precision", "agents": "concurrency"},
+            "model": {"parameters": 8030261248, "active": 8030261248}})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-analyzer", type=pathlib.Path, help="a brute grid of Model Analyzer as CSV")
@@ -259,6 +285,7 @@ def main():
     parser.add_argument("--llm-pilot", type=pathlib.Path, help="a directory with aggregate.csv and prices.csv")
     parser.add_argument("--argonne", type=pathlib.Path, help="throughput_latency_all.csv of LLM-Inference-Bench")
     parser.add_argument("--inferencex", type=pathlib.Path, help="points.csv of the decode SLO experiment")
+    parser.add_argument("--ladder", type=pathlib.Path, help="ladder.json of e2e/gpu/ladder.py")
     parser.add_argument("--perturb", type=int, default=0, help="replace the problems in the target by N altered copies each")
     parser.add_argument("--streams", default="llama-7b=llama-7b-requests.csv.gz", help="MODEL=FILE,... relative to the target")
     parser.add_argument("--target", type=pathlib.Path, default=HERE)
@@ -276,6 +303,9 @@ def main():
         if source:
             (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
             convert(source, args.target / "llm_pilot")
+    if args.ladder:
+        (args.target / "ladder_h200").mkdir(parents=True, exist_ok=True)
+        ladder(args.ladder, args.target / "ladder_h200")
     if args.perturb and args.target == HERE:
         parser.error("--perturb replaces the problems of its target; name one with --target")
     if args.perturb:

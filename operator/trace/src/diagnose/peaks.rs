@@ -1,6 +1,9 @@
-//! What known GPUs can do at most. Pure.
-//!
-//! Vendor data sheets, dense (no sparsity) half precision with float accumulation, and the memory's peak bandwidth.
+//! What known GPUs can do at most, as the table of GPU products has it. Pure.
+
+use slipway_vocabulary::gpu;
+
+/// The first compute capability, times ten, whose tensor cores multiply FP8.
+const FP8_SINCE: u32 = 89;
 
 /// Peaks of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,33 +24,15 @@ impl Peak {
     }
 }
 
-/// Words that a product's name must hold, most specific first.
-const PRODUCTS: [(&[&str], f64, f64, bool); 16] = [
-    (&["B200"], 2_250.0, 8_000.0, true),
-    (&["GH200"], 989.4, 4_000.0, true),
-    (&["H200"], 989.4, 4_800.0, true),
-    (&["H100", "NVL"], 835.5, 3_938.0, true),
-    (&["H100", "PCIE"], 756.5, 2_039.0, true),
-    (&["H100"], 989.4, 3_352.0, true),
-    (&["A100", "40GB"], 312.0, 1_555.0, false),
-    (&["A100", "PCIE"], 312.0, 1_935.0, false),
-    (&["A100"], 312.0, 2_039.0, false),
-    (&["L40S"], 362.0, 864.0, true),
-    (&["L40"], 181.0, 864.0, true),
-    (&["L4"], 121.0, 300.0, true),
-    (&["A10G"], 70.0, 600.0, false),
-    (&["A10"], 125.0, 600.0, false),
-    (&["4090"], 165.2, 1_008.0, true),
-    (&["T4"], 65.0, 320.0, false),
-];
-
-/// Returns the peaks of a product by its name, nothing for one that is not known.
+/// Returns the peaks of a product by the name that the driver or CUDA gives it, nothing for one that is not known.
+///
+/// A slice of MIG and a virtual GPU are not known: what they reach is in no data sheet.
 #[must_use]
 pub fn of(name: Option<&str>) -> Option<Peak> {
-    let upper = name?.to_ascii_uppercase();
-    let words: Vec<_> = upper.split(|character: char| !character.is_ascii_alphanumeric()).collect();
-    let known = PRODUCTS.into_iter().find(|(needed, ..)| needed.iter().all(|word| words.contains(word)));
-    known.map(|(_, tflops, gb_per_s, has_fp8)| Peak { tflops, gb_per_s, has_fp8 })
+    // A node's label is the same name with dashes for spaces.
+    let known = gpu::by_label(&name?.trim().replace(' ', "-")).ok()?;
+    let has_fp8 = known.sm.is_some_and(|sm| sm >= FP8_SINCE);
+    Some(Peak { tflops: known.tflops, gb_per_s: known.bandwidth, has_fp8 })
 }
 
 #[cfg(test)]
@@ -57,16 +42,21 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("NVIDIA H200", Some(4_800.0))]
-    #[case("NVIDIA H100 80GB HBM3", Some(3_352.0))]
-    #[case("NVIDIA H100 PCIe", Some(2_039.0))]
-    #[case("NVIDIA A100-SXM4-40GB", Some(1_555.0))]
-    #[case("NVIDIA A100-SXM4-80GB", Some(2_039.0))]
-    #[case("NVIDIA L40S", Some(864.0))]
-    #[case("NVIDIA A10", Some(600.0))]
+    #[case("NVIDIA H200", Some((4_800.0, true)))]
+    #[case("NVIDIA H200 NVL", Some((4_800.0, true)))]
+    #[case("NVIDIA H100 80GB HBM3", Some((3_350.0, true)))]
+    #[case("NVIDIA H100 PCIe", Some((2_039.0, true)))]
+    #[case("NVIDIA B300 SXM6 AC", Some((8_000.0, true)))]
+    #[case("NVIDIA A100-SXM4-40GB", Some((1_555.0, false)))]
+    #[case("NVIDIA A100-SXM4-80GB", Some((2_039.0, false)))]
+    #[case("NVIDIA L40S", Some((864.0, true)))]
+    #[case("NVIDIA A10", Some((600.0, false)))]
+    #[case("NVIDIA GeForce RTX 4090", Some((1_008.0, true)))]
+    #[case("Tesla T4", Some((320.0, false)))]
+    #[case("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None)]
     #[case("Some Future GPU", None)]
-    fn products_are_found_by_their_words(#[case] name: &str, #[case] gb_per_s: Option<f64>) {
-        assert_eq!(of(Some(name)).map(|peak| peak.gb_per_s), gb_per_s);
+    fn products_are_found_by_their_whole_names(#[case] name: &str, #[case] known: Option<(f64, bool)>) {
+        assert_eq!(of(Some(name)).map(|peak| (peak.gb_per_s, peak.has_fp8)), known);
     }
 
     #[test]

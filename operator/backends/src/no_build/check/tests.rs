@@ -45,7 +45,14 @@ fn on(label: &str, precision: Precision) -> Asked {
 }
 
 fn unbuilt(backend: NoBuildBackend, checkpoint: Checkpoint) -> Unbuilt {
-    Unbuilt { backend, checkpoint, chunked_prefill: true, memory_share: 0.9 }
+    Unbuilt {
+        backend,
+        checkpoint,
+        chunked_prefill: true,
+        memory_share: 0.9,
+        features: Features::default(),
+        host_memory: None,
+    }
 }
 
 fn by(method: &str, precision: Precision) -> Checkpoint {

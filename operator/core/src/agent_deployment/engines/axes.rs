@@ -91,7 +91,8 @@ pub(super) fn asked(
     }
 }
 
-fn memory_shape(model: &ResolvedModel, shape: &ResolvedShape) -> Shape {
+/// The shape that memory and the search's expectations are estimated of.
+pub(in crate::agent_deployment) fn memory_shape(model: &ResolvedModel, shape: &ResolvedShape) -> Shape {
     let number = |value: i64| u32::try_from(value).unwrap_or(0);
     let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
     // Earlier releases counted weights that a repository carries twice, and recorded no bytes.

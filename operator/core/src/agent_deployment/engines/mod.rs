@@ -22,6 +22,7 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
+pub(in crate::agent_deployment) use self::axes::memory_shape;
 use self::{
     axes::Point,
     built::BuiltEngine,

@@ -35,6 +35,8 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
             checkpoint: checkpoint.clone(),
             chunked_prefill: block.options.chunked_prefill,
             memory_share: block.memory.ratio(),
+            features: block.features.map(order::features).unwrap_or_default(),
+            host_memory: world.spec.serving.triton_resources.memory_limit(),
         };
         if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
             return refuse(&first.field, first.problem.to_string(), others.len());
@@ -92,6 +94,7 @@ impl Base<'_> {
             max_num_tokens: tokens,
             memory: self.block.memory.clone(),
             quantized_at_load: self.is_plain && own.is_none(),
+            features: self.block.features.cloned().unwrap_or_default(),
             options: NoBuildOptions { max_seq_len: self.max_seq_len, settings },
         }
     }

@@ -175,6 +175,7 @@ pub(super) fn campaign(
     let configurations = configurations(&world.spec.search)?;
     let mut inputs = freeze(world, &prepared.resolved, profiling, (measured(prepared), configurations))?;
     inputs.prior = prior::freeze(world, prepared, &mut inputs)?;
+    inputs.model = prior::model(&prepared.resolved.model, &inputs);
     inputs.repetition = repetition.map(|repetition| repetition.number);
     if !prepared.askable.is_empty() {
         // Engines that were built beforehand are inputs only where they passed.
@@ -183,8 +184,9 @@ pub(super) fn campaign(
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
     }
-    // Who scales a Deployment whose campaign is under way gets no other campaign.
-    let hash = content_hash(&ProfileInputs { recorded_replicas: None, ..inputs.clone() })?;
+    // Who scales a Deployment whose campaign is under way gets no other campaign. The model's size only tells the
+    // search where to begin, and releases that did not know it began the same campaign.
+    let hash = content_hash(&ProfileInputs { recorded_replicas: None, model: None, ..inputs.clone() })?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
     Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs })
@@ -254,6 +256,7 @@ fn freeze(
         recorded_runs_per_second,
         synthetic,
         prior: None,
+        model: None,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),

@@ -1,15 +1,18 @@
-//! What the search is told before it measures: the expectations of a table, engine by engine. Pure.
+//! What the search is told before it measures: the model's size, and the expectations of a table, engine by engine.
+//! Pure.
 
+use slipway_backends::memory;
 use slipway_crds::{
     labels::GPU_PRODUCT,
     v1alpha1::{
-        agent_deployment::ServedBy,
-        profile::{EngineAxes, FrozenData, ProfileInputs, ProfiledEngine},
+        agent_deployment::{ResolvedModel, ServedBy},
+        profile::{EngineAxes, FrozenData, ProfileInputs, ProfiledEngine, ProfiledModel},
     },
 };
 
 use crate::{
     agent_deployment::{
+        engines::memory_shape,
         prepare::Prepared,
         world::{PriorView, World},
     },
@@ -43,6 +46,15 @@ pub(super) fn freeze(world: &World, prepared: &Prepared, inputs: &mut ProfileInp
     let all = expected(table, subject, &engines).map_err(|problem| Blocked::Stopped(unusable(problem)))?;
     inputs.engines.iter_mut().zip(all).for_each(|(engine, expected)| engine.expected = expected);
     Ok(Some(FrozenData { config_map: source.config_map.clone(), digest: digest.to_string() }))
+}
+
+/// The size of the language model, where the search asks for engines of one.
+pub(super) fn model(model: &ResolvedModel, inputs: &ProfileInputs) -> Option<ProfiledModel> {
+    let is_split = |engine: &ProfiledEngine| engine.axes.as_ref().is_some_and(|axes| axes.tensor_parallel.is_some());
+    let shape = memory_shape(model, model.shape.as_ref().filter(|_| inputs.engines.iter().any(is_split))?);
+    // Truncation is the meaning: whole parameters.
+    let (all, active) = (memory::all_parameters(&shape) as i64, memory::active_parameters(&shape) as i64);
+    (all > 0).then(|| ProfiledModel { parameters: all, active_parameters: active.clamp(1, all) })
 }
 
 /// The points of the build axes that a campaign's engines are. Inputs have them only where the search asks for engines.

@@ -4,10 +4,14 @@ use k8s_openapi::api::core::v1::Container;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{
-    EngineStatus,
-    agent_deployment::{NoBuildBackend, Precision, Stage, VllmServer},
-    engine::NoBuild,
+use slipway_crds::{
+    identity::content_hash,
+    v1alpha1::{
+        EngineStatus,
+        agent_deployment::{EngineBuilds, NoBuildBackend, Precision, Stage, VllmServer},
+        engine::NoBuild,
+        profile::ProfileInputs,
+    },
 };
 use slipway_worker_contract::Task;
 
@@ -51,6 +55,24 @@ fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
 
 fn h100(engine: &str) -> Cluster {
     on("NVIDIA-H100-80GB-HBM3", engine, &[Precision::BF16])
+}
+
+/// Engines are scored, and then measured by recorded runs.
+fn gated_and_measured(cluster: Cluster) -> Cluster {
+    let mut cluster = cluster.edited(|spec| {
+        spec.slo = serde_norway::from_str(SLO).expect("objectives");
+        spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
+    });
+    let trace = WorkloadView::Lines { digest: digest("trace") };
+    cluster.world.workloads.insert(("workload".to_owned(), "trace.jsonl".to_owned()), trace);
+    cluster
+}
+
+/// The questions of the quality gate are there.
+fn with_samples(mut cluster: Cluster) -> Cluster {
+    let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
+    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+    cluster
 }
 
 fn builds(cluster: &Cluster) -> Vec<(Precision, NoBuild)> {
@@ -242,6 +264,57 @@ fn a_quantized_checkpoint_is_served_as_it_is() {
 }
 
 #[test]
+fn features_of_vllm_are_part_of_the_engine_and_engines_without_any_keep_their_names() {
+    const FEATURES: &str = "
+backend: VLLM
+vllm:
+  version: 0.25.0
+  server: OpenAI
+  maxSeqLen: 8192
+  ngramSpeculation: {tokens: 4}
+  kvOffload: {hostMemoryGib: 8}
+  structuredOutputs: {backend: XGrammar, compact: true}
+";
+    let name = |cluster: &Cluster| cluster.engines.keys().next().cloned().expect("an engine");
+    let plain = h100("{backend: VLLM, vllm: {version: 0.25.0, server: OpenAI, maxSeqLen: 8192}}").resolved().fetched();
+    let cluster = h100(FEATURES).resolved().fetched();
+    assert_ne!(name(&cluster), name(&plain));
+    let text = serde_json::to_string(&builds(&plain)[0].1).expect("data");
+    assert!(!text.contains("features"), "{text}");
+    let told = told(&cluster);
+    assert_eq!(
+        (&told["speculative-config"], &told["kv-offloading-size"], &told["structured-outputs-config"]),
+        (
+            &json!(r#"{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":4,"prompt_lookup_min":2}"#),
+            &json!(8),
+            &json!(r#"{"backend":"xgrammar","disable_any_whitespace":true}"#),
+        )
+    );
+    let small = h100(FEATURES).edited(|spec| {
+        spec.serving.triton_resources.limits.insert("memory".to_owned(), "8Gi".to_owned());
+    });
+    assert!(
+        stalled(&small.resolved().plan())
+            .starts_with("spec.engine.vllm.kvOffload.hostMemoryGib: 8 GiB of KV cache leave"),
+        "the pod's limit is known before anything is fetched"
+    );
+}
+
+#[test]
+fn a_quantized_checkpoint_is_the_reference_of_its_own_quality() {
+    let mut cluster = gated_and_measured(on("NVIDIA-H100-80GB-HBM3", VLLM, &[Precision::FP8]));
+    cluster.quantization = Some("FP8");
+    let cluster = cluster.resolved().fetched().with_engine_built(Precision::FP8);
+    let cluster = scored(with_samples(cluster), Found { score: 980_000, drop: None });
+    let states: Vec<_> = cluster.plan().status.engines.into_iter().map(|engine| engine.state).collect();
+    let [state] = states.as_slice() else { panic!("{states:?}") };
+    assert!(
+        state.ends_with("quality 98.00 %; the checkpoint is quantized, so nothing more exact is compared with it"),
+        "{state}"
+    );
+}
+
+#[test]
 fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() {
     let mut cluster = on("NVIDIA-H100-80GB-HBM3", PY_TORCH, &[Precision::BF16]);
     cluster.quantization = Some("FP8");
@@ -345,15 +418,8 @@ fn an_engine_is_scored_and_measured_as_it_is_served(
     #[case] supervise: &[&str],
     #[case] has_probe: bool,
 ) {
-    let mut cluster = h100(engine).edited(|spec| {
-        spec.slo = serde_norway::from_str(SLO).expect("objectives");
-        spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
-    });
-    let trace = WorkloadView::Lines { digest: digest("trace") };
-    cluster.world.workloads.insert(("workload".to_owned(), "trace.jsonl".to_owned()), trace);
-    let mut cluster = cluster.resolved().fetched().with_engine_built(Precision::BF16);
-    let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
-    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+    let cluster = gated_and_measured(h100(engine)).resolved().fetched().with_engine_built(Precision::BF16);
+    let mut cluster = with_samples(cluster);
 
     let job = next(&mut cluster, |child| match child {
         Child::Job(job) if job.metadata.name.as_ref().is_some_and(|name| name.starts_with("quality-")) => {
@@ -377,4 +443,22 @@ fn an_engine_is_scored_and_measured_as_it_is_served(
     });
     let backends: Vec<_> = inputs.engines.iter().map(|engine| engine.no_build).collect();
     assert_eq!((backends, inputs.configurations.len()), (vec![Some(backend)], 1));
+}
+
+#[test]
+fn a_campaign_that_asks_for_engines_is_told_the_models_size_and_is_the_same_campaign() {
+    let cluster = on("NVIDIA-H100-80GB-HBM3", VLLM, &[Precision::BF16, Precision::FP8]);
+    let cluster = gated_and_measured(cluster).edited(|spec| {
+        spec.profiling.as_mut().expect("profiling").engines = EngineBuilds::WhenAsked;
+    });
+    let cluster = with_samples(cluster.resolved().fetched().with_engine_built(Precision::BF16));
+    let mut cluster = scored(cluster, Found { score: 980_000, drop: None });
+    let spec = next(&mut cluster, |child| match child {
+        Child::Profile(profile) => Some(profile.spec.clone()),
+        _ => None,
+    });
+    let size = spec.inputs.model.clone().expect("a size");
+    assert!(size.parameters > 1_000_000_000 && size.active_parameters <= size.parameters, "{size:?}");
+    let untold = ProfileInputs { model: None, ..spec.inputs };
+    assert_eq!(content_hash(&untold).expect("data").as_str(), spec.input_hash);
 }

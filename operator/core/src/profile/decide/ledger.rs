@@ -9,7 +9,8 @@ use slipway_analysis::{
     pareto::Direction,
     search::{
         Arm, Axis, Cell, ColumnUnit, Columns, Conclusion, Constraint, Ending, Measurement as Run, Metric, MetricKind,
-        Outcome, Progress, Purpose, Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value, WhyNot,
+        ModelSize, Outcome, Progress, Purpose, Role, SearchStrategy, Settings, Skipped, Slipway, Space, Step, Value,
+        WhyNot,
     },
     slo::{self, Bound},
 };
@@ -20,7 +21,7 @@ use slipway_crds::{
         agent_deployment::{GpuFigure, LatencyMetric, OptimizeFor},
         profile::{
             EngineAxes, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration,
-            ProfileInputs, ProfiledEngine,
+            ProfileInputs, ProfiledEngine, ProfiledModel,
         },
     },
     values::Percentile,
@@ -224,7 +225,12 @@ fn space(inputs: &ProfileInputs) -> Space {
         constraints: constraints(inputs),
         abort_fraction: ABORT_FRACTION,
         columns,
+        model: inputs.model.as_ref().map(size),
     }
+}
+
+fn size(model: &ProfiledModel) -> ModelSize {
+    ModelSize { parameters: natural(model.parameters) as f64, active: natural(model.active_parameters) as f64 }
 }
 
 /// Axes that no table of expectations has: engines that differ only there have equal rows.

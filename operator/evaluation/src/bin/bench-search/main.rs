@@ -10,6 +10,7 @@ mod early;
 mod gates;
 mod methods;
 mod priors;
+mod roofline;
 mod speed;
 mod tables;
 
@@ -31,7 +32,7 @@ struct Args {
     /// Seeds per problem of the other suites
     #[arg(long, default_value_t = 10)]
     other_seeds: u64,
-    /// Suites to run: grid, llm, device, calibration, noise, prior, early, speed; all without it
+    /// Suites to run: grid, llm, device, calibration, noise, prior, roofline, early, speed; all without it
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Methods to run beside brute and bisection; all without it
@@ -47,13 +48,14 @@ fn main() {
     let wanted = |suite: &str| args.only.is_empty() || args.only.iter().any(|only| only == suite);
     let grids = methods::Grids::read(&args.data, &args.methods);
     let (seeds, few) = (args.seeds, args.other_seeds);
-    let suites: [(&str, &dyn Fn() -> Section); 8] = [
+    let suites: [(&str, &dyn Fn() -> Section); 9] = [
         ("grid", &|| methods::grid(&grids, seeds)),
         ("llm", &|| methods::language_models(&grids, few)),
         ("device", &|| device::device(&grids, seeds.min(10))),
         ("calibration", &|| calibration::calibration(&grids, seeds.min(10))),
         ("noise", &|| methods::noise(&grids, few)),
         ("prior", &|| priors::priors(&grids, few)),
+        ("roofline", &|| roofline::roofline(&grids, seeds)),
         ("early", &|| early::early(&args.data)),
         ("speed", &speed::speed),
     ];

@@ -25,6 +25,7 @@ pub struct Grids {
     pub classical: BTreeMap<String, Problem>,
     language: BTreeMap<String, Problem>,
     pub device: BTreeMap<String, Problem>,
+    pub ladder: BTreeMap<String, Problem>,
     pub methods: Vec<MethodName>,
 }
 
@@ -45,6 +46,7 @@ impl Grids {
             classical: folder("resnet50"),
             language: folder("llm_pilot"),
             device: folder("device"),
+            ladder: folder("ladder_h200"),
             methods: if methods.is_empty() { METHODS.to_vec() } else { methods.to_vec() },
         }
     }

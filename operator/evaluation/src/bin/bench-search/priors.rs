@@ -75,7 +75,8 @@ fn as_it_is(problem: &Problem, _seed: u64) -> Problem {
     problem.clone()
 }
 
-fn without_roles(problem: &Problem, _seed: u64) -> Problem {
+/// The problem of a search that is told nothing.
+pub fn without_roles(problem: &Problem, _seed: u64) -> Problem {
     let mut changed = problem.clone();
     changed.space.axes.iter_mut().for_each(|axis| axis.role = None);
     changed

@@ -54,6 +54,7 @@ fn space() -> Space {
         ],
         abort_fraction: 0.2,
         columns: Columns::default(),
+        model: None,
     }
 }
 

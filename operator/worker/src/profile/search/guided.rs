@@ -272,6 +272,8 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
         constraints: constraints(search),
         abort_fraction: ABORT_FRACTION,
         columns,
+        // Load and instances of one engine do not tell its size.
+        model: None,
     }
 }
 

@@ -1,0 +1,85 @@
+//! What vLLM does beyond serving a checkpoint as it is, each off unless it is named.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Features of vLLM, as part of an engine's identity.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VllmFeatures {
+    /// Guesses tokens that came after the same words before, and checks the guesses in one step. It answers faster
+    /// where an answer repeats the prompt, as calls of tools do. Absent means no guesses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ngram_speculation: Option<NgramSpeculation>,
+    /// Keeps KV cache that the GPU drops in the pod's memory, where a later turn finds it again. Absent means that it
+    /// is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_offload: Option<KvOffload>,
+    /// How answers are held to a schema that a request names. Absent means what vLLM chooses for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_outputs: Option<StructuredOutputs>,
+}
+
+impl VllmFeatures {
+    /// Whether none is named.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Speculation by n-grams of the sequence itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NgramSpeculation {
+    /// Number of tokens that are guessed at once.
+    #[schemars(range(min = 1, max = 32))]
+    pub tokens: i32,
+    /// Fewest tokens that must have come before in the same order.
+    #[serde(default = "shortest")]
+    #[schemars(range(min = 1, max = 32))]
+    pub min_match: i32,
+    /// Most tokens that are looked for; longer matches come first.
+    #[serde(default = "longest")]
+    #[schemars(range(min = 1, max = 32))]
+    pub max_match: i32,
+}
+
+/// KV cache in the memory of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KvOffload {
+    /// GiB of the pod's memory that hold KV cache, over all GPUs of the pod. vLLM takes them when it starts.
+    #[schemars(range(min = 1, max = 4096))]
+    pub host_memory_gib: i32,
+}
+
+/// How answers are held to a schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StructuredOutputs {
+    /// What knows which tokens may come next.
+    pub backend: StructuredOutputsBackend,
+    /// Whether JSON is written without spaces between its parts. Only XGrammar and Guidance can.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compact: bool,
+}
+
+/// What knows which tokens may come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum StructuredOutputsBackend {
+    /// mlc-ai's xgrammar.
+    XGrammar,
+    /// Microsoft's llguidance.
+    Guidance,
+    /// dottxt's outlines-core.
+    Outlines,
+}
+
+fn shortest() -> i32 {
+    2
+}
+
+fn longest() -> i32 {
+    4
+}
