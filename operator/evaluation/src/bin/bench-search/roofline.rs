@@ -11,8 +11,11 @@ use super::methods::{Grids, runs};
 use super::priors::without_roles;
 use super::tables::{mean, percent, share, table};
 
+/// A problem as a search sees it that knows more or less of the model.
+type Variant = fn(&Problem) -> Problem;
+
 /// What the search knows of a model before it measures.
-const VARIANTS: [(&str, fn(&Problem) -> Problem); 3] = [
+const VARIANTS: [(&str, Variant); 3] = [
     ("the model's own size", Problem::clone),
     ("a typical size", typical),
     ("no prior", |problem| without_roles(problem, 0)),
