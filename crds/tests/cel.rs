@@ -198,6 +198,7 @@ const NO_RULE: &[&str] = &[
     "bad-negative-cost-objective",
     "bad-objective-named-twice",
     "bad-on-drift",
+    "bad-penalty-beyond-two",
     "bad-percentile",
     "bad-preflight-driver",
     "bad-pytorch-version",
@@ -332,6 +333,10 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[case(
     "bad-duration-without-unit",
     "\"2000\" is not a duration: write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d"
+)]
+#[case(
+    "bad-penalty-beyond-two",
+    "\"3\" is not a penalty: write a number from -2 to 2 with at most three places, such as 0.5 or -1"
 )]
 fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message: &str) {
     let path = folder().join(format!("{name}.yaml"));
