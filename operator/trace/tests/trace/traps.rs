@@ -188,7 +188,7 @@ fn shapes_decide_before_the_phase_does() {
 
     assert_eq!(capture.bottleneck.class, Some(BottleneckClass::ComputeBound));
     let row = capture.operators.unwrap().by_device_time[0].clone();
-    assert_eq!((row.achieved_tflops, row.peak_pct, row.flops_per_byte), (Some(343.597), Some(34.728), Some(1365.333)));
+    assert_eq!((row.achieved_tflops, row.peak_pct, row.flops_per_byte), (Some(343.597), Some(34.742), Some(1365.333)));
 }
 
 /// Two requests of 100 us each, with 900 us in between, in which the host does nothing that is recorded.
