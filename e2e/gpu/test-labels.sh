@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds the labels of a GPU node to those of GPU feature discovery, with an nvidia-smi that only says what an H100's did.
-# Needs no GPU.
+# Holds the labels of a GPU node to those of GPU feature discovery, with an nvidia-smi that only says what an H100's
+# did. Needs no GPU.
 set -euo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

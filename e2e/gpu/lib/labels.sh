@@ -33,7 +33,8 @@ mode_of() {
 
 # The labels, one a line: of the first GPU, each of which is offered so often.
 gpu_labels() {
-  local shares=$1 system=${2:-/sys} name memory driver compute mig cuda count machine shared='' sharing=none capable=true
+  local shares=$1 system=${2:-/sys} shared='' sharing=none capable=true
+  local name memory driver compute mig cuda count machine major minor revision
   ((shares == 1)) || shared=-SHARED sharing=time-slicing
   IFS=, read -r name memory driver compute mig < <(
     run_nvidia_smi --query-gpu=name,memory.total,driver_version,compute_cap,mig.mode.current \
@@ -43,7 +44,6 @@ gpu_labels() {
   cuda=$(run_nvidia_smi -q | sed -nE 's/^CUDA (UMD )?Version *: *//p' | head -n 1)
   machine=$(cat "$system/class/dmi/id/product_name" 2>/dev/null) || machine=unknown
   [[ $mig != *N/A* ]] || capable=false
-  local major minor revision
   IFS=. read -r major minor revision <<<"$driver"
   printf 'nvidia.com/%s\n' \
     gpu.present=true "gpu.product=$(as_label "$name")$shared" "gpu.memory=$memory" "gpu.count=$count" \
