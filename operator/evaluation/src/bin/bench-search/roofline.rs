@@ -101,7 +101,7 @@ fn savings(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
         .values()
         .flat_map(|problem| {
             let seconds = runs(problem, MethodName::Brute, 1)[0].gpu_seconds;
-            std::iter::repeat_n(seconds, usize::try_from(seeds).unwrap())
+            (0..seeds).map(move |_| seconds)
         })
         .collect();
     let seconds = |results: &[ReplayResult]| results.iter().map(|result| result.gpu_seconds).collect::<Vec<f64>>();
