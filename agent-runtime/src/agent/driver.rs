@@ -74,6 +74,8 @@ pub struct RunRequest {
     pub wishes: Arc<Wishes>,
     /// The client's limit on tokens, if it named one.
     pub max_tokens: Option<u32>,
+    /// Whether nobody looks at its turns before their ends.
+    pub wants_whole: bool,
     /// Ends the run early when the pod cannot wait for it.
     pub shutdown: CancellationToken,
     /// Ends the run when its client says so.
@@ -289,7 +291,9 @@ fn generation(agent: &Agent, request: &RunRequest) -> Generation {
     };
     let sampling = request.sampling.or(agent.sampling);
     let logprobs = request.wishes.logprobs;
-    Generation { id: request.id.clone(), stop_words, form, sampling, logprobs, ..Generation::default() }
+    // A transcript's turn ends here, where the engine may go on.
+    let wants_whole = request.wants_whole && matches!(form, PromptForm::Rendered { .. });
+    Generation { id: request.id.clone(), stop_words, form, sampling, logprobs, wants_whole, ..Generation::default() }
 }
 
 async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendError>>>) -> EventKind {

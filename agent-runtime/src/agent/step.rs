@@ -131,12 +131,14 @@ pub fn step(state: &mut State, event: Event) -> Vec<Action> {
     actions
 }
 
-/// Notes when the answer began: with its first part, or with the end of a run whose answer came in one piece.
+/// Notes when the answer began: with its first part, or with the end of a run whose answer came in one piece. Of a turn
+/// that the engine sent as one, nobody knows.
 fn note_answer(state: &mut State, actions: &[Action], at: Timestamp) {
     let is_part = |action: &Action| matches!(action, Action::EmitAnswer(text) if !text.is_empty());
     let is_answered =
         matches!(&state.phase, Phase::Finished { outcome: Outcome::Answered { .. } | Outcome::Called { .. }, .. });
-    if state.answer_began_at.is_none() && (is_answered || actions.iter().any(is_part)) {
+    let has_first_token = state.steps.last().is_some_and(|step| step.first_token.is_some());
+    if state.answer_began_at.is_none() && has_first_token && (is_answered || actions.iter().any(is_part)) {
         state.answer_began_at = Some(at);
     }
 }
@@ -203,12 +205,12 @@ fn ask_with_less(state: &mut State, error: &ModelError) -> Option<Action> {
 }
 
 fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Timestamp) -> Vec<Action> {
-    let Piece { text, prompt_tokens, cached_tokens, output_tokens, tokens, logprobs, finish } = piece;
-    let (new, thoughts, has_thought) = match reader.as_mut() {
-        Reader::Transcript(reader) => (reader.push(&text), None, false),
+    let Piece { text, prompt_tokens, cached_tokens, output_tokens, tokens, logprobs, is_whole, finish } = piece;
+    let (new, thoughts, thought_bytes) = match reader.as_mut() {
+        Reader::Transcript(reader) => (reader.push(&text), None, 0),
         Reader::Chat(turn) => {
             let before = turn.thought_bytes();
-            (turn.push(&text), turn.new_thoughts(), turn.thought_bytes() > before)
+            (turn.push(&text), turn.new_thoughts(), turn.thought_bytes() - before)
         }
     };
     if let Some(step) = state.steps.last_mut() {
@@ -216,11 +218,13 @@ fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Time
         step.cached_tokens = cached_tokens.or(step.cached_tokens);
         step.logprobs.extend(logprobs);
         step.generated.extend(tokens);
-        if has_thought && new.is_none() {
+        if is_whole {
+            step.reasoning_tokens = share(output_tokens, thought_bytes, text.len());
+        } else if thought_bytes > 0 && new.is_none() {
             step.reasoning_tokens += output_tokens.saturating_sub(step.output_tokens);
         }
         step.output_tokens = step.output_tokens.max(output_tokens);
-        if step.first_token.is_none() && (output_tokens > 0 || !text.is_empty()) {
+        if step.first_token.is_none() && !is_whole && (output_tokens > 0 || !text.is_empty()) {
             step.first_token = Some(FirstToken { at, tokens: output_tokens });
         }
         match reader.as_ref() {
@@ -233,6 +237,12 @@ fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Time
         Reader::Transcript(reader) => go_on_with_transcript(state, reader, new, finish, at),
         Reader::Chat(turn) => chat::go_on(state, turn, chat::New { text: new, thoughts }, finish, at),
     }
+}
+
+/// As many of all tokens as a part has of the text's bytes: nobody says which tokens a part of a whole answer has.
+fn share(tokens: u32, part: usize, all: usize) -> u32 {
+    let (part, all) = (part.min(all) as u64, all.max(1) as u64);
+    u32::try_from((u64::from(tokens) * part).div_ceil(all)).unwrap_or(tokens)
 }
 
 fn go_on_with_transcript(

@@ -66,7 +66,7 @@ pub(super) async fn complete(
         wishes: Arc::new(chat.wishes),
         key,
         keep: Keep::No,
-        hears: if chat.streaming.is_some() { Hears::All } else { Hears::End },
+        hears: if chat.streaming.is_some() { Hears::All } else { Hears::Answer },
         trace: TraceContext::read(&headers),
     };
     let Started { id, at, origin, events } = service.start(start)?;

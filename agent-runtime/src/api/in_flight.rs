@@ -52,6 +52,8 @@ pub enum Hears {
     All,
     /// How it ended. Nothing else is handed over.
     End,
+    /// The same, and nobody looks at when its parts came.
+    Answer,
 }
 
 /// Events as the task of a run hands them over.

@@ -193,7 +193,10 @@ impl Service {
             self.metrics.tenant_run_admitted(tenant.as_str());
         }
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
-        let unit = self.recorder().start(at, stratum, session);
+        let (unit, times_tokens) = {
+            let mut recorder = self.recorder();
+            (recorder.start(at, stratum, session), recorder.times_tokens())
+        };
         let cancel = match keep {
             Keep::No => CancellationToken::new(),
             Keep::Run => self.kept_runs.begin((&id, tenant.as_ref()), at, None),
@@ -206,6 +209,8 @@ impl Service {
             id: id.clone(),
             opening,
             max_tokens,
+            // A trace says when the first token came.
+            wants_whole: hears == Hears::Answer && !times_tokens && traced.is_none(),
             sampling,
             wishes,
             shutdown,

@@ -116,6 +116,9 @@ pub struct Generation {
     /// Whether the engine is to write all tokens that it may, wherever the text would end. Entries that cannot be told
     /// so leave it out.
     pub ignores_end: bool,
+    /// Whether nobody looks at the answer before its end, so that an engine may send it as one. Entries that only
+    /// stream do so all the same.
+    pub wants_whole: bool,
 }
 
 /// What a text must be.
@@ -183,6 +186,8 @@ pub struct Piece {
     pub tokens: Vec<u32>,
     /// The tokens of this piece and their probabilities, where they were asked for.
     pub logprobs: Vec<TokenLogprob>,
+    /// Whether it is all of an answer that the engine sent as one: when its first token was there, nobody knows.
+    pub is_whole: bool,
     /// Why the generation ended; present on the last piece only.
     pub finish: Option<FinishReason>,
 }

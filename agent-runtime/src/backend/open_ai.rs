@@ -13,6 +13,7 @@ mod load;
 mod near;
 mod reader;
 mod request;
+mod turn;
 mod words;
 
 use std::{
@@ -51,7 +52,7 @@ use crate::{
     outbound::Lookup,
 };
 
-use super::{Backend, BackendError, EngineFault, EngineLoad, Generation, Piece, TokenPrompts, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, EngineLoad, Generation, Piece, TokenPrompts};
 
 pub use link::LinkError;
 
@@ -59,11 +60,12 @@ pub use link::LinkError;
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an upstream's readiness holds. Others than we pay for it, or count its requests.
 const READY_TIME: Duration = Duration::from_secs(15);
-/// Most bytes that are read of a refusal, of the list of models, and of a prompt's tokens. What a server sends beyond
-/// them is left.
+/// Most bytes that are read of a refusal, of the list of models, of a prompt's tokens, and of an answer in one piece.
+/// What a server sends beyond them is left.
 const REFUSAL_BYTES: usize = 64 * 1024;
 const MODELS_BYTES: usize = 4 * 1024 * 1024;
 const TOKENS_BYTES: usize = 16 * 1024 * 1024;
+const WHOLE_BYTES: usize = 64 * 1024 * 1024;
 /// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
 /// The header that names a request.
@@ -131,12 +133,6 @@ pub enum OpenAiServer {
     Completions,
     /// Of any make, with `/v1/chat/completions`. Prompts are messages and tools.
     Chat,
-}
-
-/// An answer's reader.
-enum Reader {
-    Text(reader::Reader),
-    Chat(chat::Reader),
 }
 
 /// Why the client could not be set up.
@@ -398,8 +394,14 @@ impl Backend for OpenAi {
         let this = Arc::clone(&self.0);
         let pieces = try_stream! {
             let mut reader = this.server.reader(&generation.stop_words);
+            let is_whole = generation.wants_whole && !this.server.is_of_any_make();
             let place = this.link.place().await;
             let (mut answer, words) = this.ask(generation).await?;
+            if is_whole {
+                let text = answer.whole(WHOLE_BYTES).await.map_err(|source| this.unreachable(source))?;
+                yield reader.whole(&String::from_utf8_lossy(&text))?;
+                return;
+            }
             let mut events = Events::default();
             while let Some(bytes) = answer.chunk().await.map_err(|source| this.unreachable(source))? {
                 let ended = events.push(&bytes);
@@ -446,22 +448,6 @@ impl Backend for OpenAi {
     }
 }
 
-impl Reader {
-    fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
-        match self {
-            Self::Text(reader) => reader.read(data),
-            Self::Chat(reader) => reader.read(data),
-        }
-    }
-
-    fn end(&mut self) -> Result<Piece, BackendError> {
-        match self {
-            Self::Text(reader) => reader.end(),
-            Self::Chat(reader) => reader.end(),
-        }
-    }
-}
-
 impl OpenAiServer {
     fn not_ready(self) -> BackendError {
         let what = match self {
@@ -485,15 +471,6 @@ impl OpenAiServer {
         match self {
             Self::Vllm | Self::SgLang => false,
             Self::Completions | Self::Chat => true,
-        }
-    }
-
-    /// A reader that cuts at the stop words that the server leaves to us.
-    fn reader(self, stop_words: &[String]) -> Reader {
-        match self {
-            Self::Vllm => Reader::Text(reader::Reader::new(StopWords::default())),
-            Self::SgLang | Self::Completions => Reader::Text(reader::Reader::new(StopWords::new(stop_words.to_vec()))),
-            Self::Chat => Reader::Chat(chat::Reader::default()),
         }
     }
 }

@@ -144,6 +144,11 @@ impl Recorder {
         std::mem::replace(&mut self.objectives, objectives)
     }
 
+    /// Whether an objective bounds when tokens come.
+    pub fn times_tokens(&self) -> bool {
+        self.objectives.iter().any(|objective| objective.metric.is_of_tokens())
+    }
+
     /// Counts a run that was admitted.
     pub fn start(&mut self, now: Timestamp, stratum: Stratum, session: Session) -> UnitId {
         self.close_until(now);

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_runtime_config::{RuntimeConfig, TextDialect};
+use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile, RuntimeConfig, TextDialect};
 
 use crate::{
     fixture::{Answer, Reply, Sidecar, get, or_hang, post, sidecar, sidecar_with},
@@ -210,6 +210,40 @@ async fn an_answer_ends_at_the_clients_stop(#[case] is_chat: bool, #[case] said:
     or_hang(sidecar.engine.until(|engine| engine.cancelled == 1)).await;
 }
 
+/// Thus neither the engine nor the sidecar has work for each token.
+#[rstest]
+#[case::nobody_looks_before_the_end(json!({}), None, true)]
+#[case::the_client_does(json!({ "stream": true }), None, false)]
+#[case::an_objective_does(json!({}), Some(LatencyMetric::RequestTimeToFirstToken), false)]
+#[case::of_another_latency(json!({}), Some(LatencyMetric::AgentRunLatency), true)]
+#[tokio::test]
+async fn turns_are_asked_for_as_one_where_nobody_looks_before_their_end(
+    #[case] more: Value,
+    #[case] metric: Option<LatencyMetric>,
+    #[case] expected: bool,
+) {
+    let objective = |metric| LatencyObjective {
+        name: "objective".into(),
+        metric,
+        percentile: Percentile::P95,
+        max_microseconds: 1_000_000,
+    };
+    let replies = [Reply::Says(SUM), Reply::Says("4")];
+    let sidecar = qwen(replies, |config| config.objectives = metric.map(objective).into_iter().collect());
+    assert_eq!(ask(&sidecar, more).await.status, StatusCode::OK);
+    let mut found = Vec::new();
+    sidecar.engine.look(|state| found = state.generations.iter().map(|one| one.wants_whole).collect());
+    assert_eq!(found, [expected; 2]);
+}
+
+/// A transcript's turn ends at an empty line, where an engine may go on.
+#[tokio::test]
+async fn turns_of_a_transcript_are_asked_for_as_streams() {
+    let sidecar = sidecar([Reply::Says("Answer: 4\n\n")]);
+    assert_eq!(ask(&sidecar, json!({})).await.status, StatusCode::OK);
+    sidecar.engine.look(|state| assert!(!state.generations[0].wants_whole));
+}
+
 #[tokio::test]
 async fn thoughts_are_told_apart_and_counted() {
     let reply = || Reply::Spells("<think>\nHm, easy.\n</think>\n\nYes.");
@@ -224,6 +258,24 @@ async fn thoughts_are_told_apart_and_counted() {
         all.iter().filter_map(|chunk| chunk["choices"][0]["delta"][field].as_str()).collect()
     };
     assert_eq!((of("reasoning_content").as_str(), of("content").as_str()), ("Hm, easy.", "Yes."));
+}
+
+#[tokio::test]
+async fn what_came_as_one_has_a_latency_and_no_first_token() {
+    let sidecar = qwen([Reply::SaysAsOne("<think>\nHm, easy.\n</think>\n\nYes.")], |_| {});
+    let whole = ask(&sidecar, json!({})).await;
+    let message = choice(&whole)["message"].clone();
+    assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("Hm, easy."), &json!("Yes.")));
+    // A share of the tokens, of which the thoughts have 11 bytes of 32.
+    assert_eq!(whole.json()["usage"]["completion_tokens_details"]["reasoning_tokens"], json!(11));
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    let count = |name: &str| metrics.lines().find(|line| line.starts_with(&format!("{name}_count"))).map(str::to_owned);
+    assert_eq!(
+        count("slipway_run_time_to_first_token_seconds").as_deref().map(|line| line.ends_with(" 0")),
+        Some(true)
+    );
+    assert_eq!(count("gen_ai_client_operation_time_to_first_chunk_seconds"), None);
+    assert!(count("gen_ai_client_operation_duration_seconds").is_some_and(|line| line.ends_with(" 1")), "{metrics}");
 }
 
 #[rstest]

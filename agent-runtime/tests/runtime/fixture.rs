@@ -33,6 +33,8 @@ pub const START: Timestamp = Timestamp::from_micros(1_770_000_000_000_000);
 pub enum Reply {
     /// Writes this in two pieces, ten virtual milliseconds and one token a character apart.
     Says(&'static str),
+    /// Sends this in one piece after twenty virtual milliseconds, as was asked.
+    SaysAsOne(&'static str),
     /// Writes this in pieces of one character each.
     Spells(&'static str),
     /// Writes this and is cut off by the limit on tokens.
@@ -130,6 +132,14 @@ impl Backend for ScriptedBackend {
                 guard.state.subscribe().wait_for(|state| state.is_released).await.expect("the guard holds the sender");
             }
             let (text, finish) = match reply {
+                Reply::SaysAsOne(text) => {
+                    clock.advance(Duration::from_millis(20));
+                    guard.is_over();
+                    let (output_tokens, finish) = (tokens(text), Some(FinishReason::Stop));
+                    let text = text.into();
+                    yield Ok(Piece { text, prompt_tokens, output_tokens, is_whole: true, finish, ..Piece::default() });
+                    return;
+                }
                 Reply::Says(text) | Reply::Spells(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
                 Reply::IsCutOff(text) => (text, Some(FinishReason::Length)),
                 Reply::SaysAndHangs(text) | Reply::SaysAndFails(text) => (text, None),

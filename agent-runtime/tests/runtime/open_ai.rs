@@ -136,6 +136,20 @@ async fn generate_as(of: OpenAiServer, server: StandIn) -> Result<Vec<Piece>, Ba
     pieces.into_iter().collect()
 }
 
+/// Asks for an answer as one, and gives what was asked as well.
+async fn ask_for_whole(of: OpenAiServer, answer: Value) -> (Value, Result<Vec<Piece>, BackendError>) {
+    let text = answer.to_string().into_bytes();
+    let (first, second) = text.split_at(text.len() / 2);
+    let server = StandIn::new(Behavior::Sends(vec![first.to_vec(), second.to_vec()]));
+    let seen = server.seen.subscribe();
+    let stop_words = vec!["\n\n".into()];
+    let generation =
+        Generation { prompt: "?".into(), max_tokens: 7, stop_words, wants_whole: true, ..Generation::default() };
+    let pieces: Vec<_> = or_hang(start_as(of, server).await.generate(generation).collect()).await;
+    let asked = seen.borrow().requests[0].1.clone();
+    (asked, pieces.into_iter().collect())
+}
+
 fn event(data: impl ToString) -> Vec<u8> {
     format!("data: {}\n\n", data.to_string()).into_bytes()
 }
@@ -204,6 +218,51 @@ async fn pieces_arrive_with_all_tokens_so_far_and_the_last_once_all_are_counted(
     #[case] pieces: Vec<Piece>,
 ) {
     assert_eq!(generate(StandIn::new(Behavior::Sends(events))).await.expect("the generation succeeds"), pieces);
+}
+
+#[rstest]
+#[case::of_vllm(OpenAiServer::Vllm, "42 ü", "stop", counted("42 ü", 3, Some(FinishReason::Stop)))]
+#[case::of_sglang_which_leaves_the_stop_word(
+    OpenAiServer::SgLang,
+    "42\n\nmore",
+    "stop",
+    counted("42", 3, Some(FinishReason::Stop))
+)]
+#[case::cut_at_the_limit(OpenAiServer::Vllm, "42", "length", counted("42", 3, Some(FinishReason::Length)))]
+#[tokio::test]
+async fn an_answer_that_nobody_looks_at_before_its_end_is_asked_for_as_one(
+    #[case] server: OpenAiServer,
+    #[case] text: &str,
+    #[case] finish: &str,
+    #[case] piece: Piece,
+) {
+    let usage = json!({ "prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7 });
+    let choice = json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": finish });
+    let (asked, pieces) = ask_for_whole(server, json!({ "choices": [choice], "usage": usage })).await;
+    assert_eq!((&asked["stream"], asked.get("stream_options")), (&json!(false), None));
+    assert_eq!(pieces.expect("the generation succeeds"), [Piece { is_whole: true, ..piece }]);
+}
+
+#[rstest]
+#[case::an_error(json!({ "error": { "message": "CUDA out of memory", "code": 500 } }), "engine")]
+#[case::no_end(json!({ "choices": [{ "index": 0, "text": "4", "finish_reason": null }] }), "ended_early")]
+#[case::nothing_of_a_completion(json!([]), "protocol")]
+#[tokio::test]
+async fn an_answer_as_one_that_is_none_is_a_failure(#[case] answer: Value, #[case] kind: &str) {
+    let (_, failed) = ask_for_whole(OpenAiServer::Vllm, answer).await;
+    assert_eq!(failed.expect_err("there is no answer").kind(), kind);
+}
+
+#[tokio::test]
+async fn a_server_of_any_make_is_asked_for_a_stream_all_the_same() {
+    let server = StandIn::new(Behavior::Sends(vec![chunk("5", 1, Some("length")), event("[DONE]")]));
+    let seen = server.seen.subscribe();
+    let generation = Generation { max_tokens: 7, wants_whole: true, ..Generation::default() };
+    let backend = start_as(OpenAiServer::Completions, server).await;
+    let pieces: Vec<_> = or_hang(backend.generate(generation).collect()).await;
+    let pieces: Result<Vec<_>, _> = pieces.into_iter().collect();
+    assert_eq!(pieces.expect("the generation succeeds"), [counted("5", 1, Some(FinishReason::Length))]);
+    assert_eq!(seen.borrow().requests[0].1["stream"], json!(true));
 }
 
 #[tokio::test]

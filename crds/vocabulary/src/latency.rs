@@ -33,6 +33,15 @@ impl LatencyMetric {
         Self::TimeToFirstToken,
     ];
 
+    /// Whether it says when tokens come, which only a streamed answer tells.
+    #[must_use]
+    pub const fn is_of_tokens(self) -> bool {
+        match self {
+            Self::RequestTimeToFirstToken | Self::InterTokenLatency | Self::TimeToFirstToken => true,
+            Self::RequestLatency | Self::AgentRunLatency => false,
+        }
+    }
+
     /// The name in the API, on the wire and in the evidence.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

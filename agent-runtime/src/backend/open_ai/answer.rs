@@ -52,6 +52,23 @@ impl Answer {
         Ok(body)
     }
 
+    /// The same of one that is all that was asked for. The connection can be used again.
+    pub(super) async fn whole(mut self, limit: usize) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+        let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        let mut all = Vec::new();
+        while let Some(more) = self.chunk().await? {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            if all.len() + more.len() > limit {
+                return Err(format!("its answer has more than {limit} bytes").into());
+            }
+            all.extend_from_slice(&more);
+        }
+        self.end_in_order().await;
+        Ok(if all.is_empty() { first } else { all.into() })
+    }
+
     /// Reads what follows the last event, so that the connection can be used again.
     pub(super) async fn end_in_order(self) {
         let all = async {

@@ -29,6 +29,7 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
         guide,
         logprobs,
         ignores_end,
+        wants_whole,
         trace: _,
     } = generation;
     let has_tokens = tokens.is_some();
@@ -44,8 +45,12 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
         write_stop_words(stop_words, &mut body);
         return body;
     }
-    // Every event says how many tokens there are so far.
-    body["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
+    if *wants_whole {
+        body["stream"] = json!(false);
+    } else {
+        // Every event says how many tokens there are so far.
+        body["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
+    }
     sampling::write(*chosen, &mut body);
     let has_stop_words = !stop_words.is_empty();
     if has_stop_words {

@@ -23,14 +23,20 @@ class Completions(BaseHTTPRequestHandler):
         self._answer(200 if self.path == "/health" else 404, b"")
 
     def do_POST(self):
-        """Streams a completion, an event a token."""
+        """Answers with a completion: as one, or as a stream with an event a token."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path != "/v1/completions" or body["model"] != self.model:
             message = f"The model `{body.get('model')}` does not exist."
             self._answer(404, json.dumps({"error": {"message": message, "code": 404}}).encode())
             return
-        if not body["stream"] or body["temperature"] != 0:
-            self._answer(400, json.dumps({"error": {"message": "the stand-in only streams", "code": 400}}).encode())
+        if body["temperature"] != 0:
+            message = "the stand-in takes the likeliest tokens alone"
+            self._answer(400, json.dumps({"error": {"message": message, "code": 400}}).encode())
+            return
+        if not body["stream"]:
+            *_, last = self.steps(body)
+            choice = {"index": 0, "text": last.text, "finish_reason": last.finish_reason}
+            self._answer(200, json.dumps({"choices": [choice], "usage": {"completion_tokens": last.tokens}}).encode())
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
