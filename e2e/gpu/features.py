@@ -184,17 +184,19 @@ def is_place(text: str) -> bool:
 
 
 def lora(origin: str) -> dict:
-    """Random weights say one token again and again, with an adapter or without: log probabilities tell them apart."""
+    """Random weights say one token again and again, with an adapter or without, and give it all of the probability. The
+    logarithms of what is left for other tokens tell them apart."""
     with urllib.request.urlopen(f"{origin}/v1/models", timeout=30) as response:
         names = [model["id"] for model in json.load(response)["data"]]
 
     def likelihoods(model: str) -> list[float]:
-        answers = [complete(origin, prompt_of(seed, 50), model=model, max_tokens=8, logprobs=1) for seed in range(4)]
-        return [value for answer in answers for value in answer["logprobs"]["token_logprobs"]]
+        answers = [complete(origin, prompt_of(seed, 50), model=model, max_tokens=8, logprobs=5) for seed in range(4)]
+        return [min(top.values()) for answer in answers for top in answer["logprobs"]["top_logprobs"]]
 
     base, again, other = likelihoods(MODEL), likelihoods(MODEL), likelihoods(ADAPTER)
     noise, change = farthest(base, again), farthest(base, other)
-    return {"seen": change > 10 * noise + 1e-4 and ADAPTER in names, "models": names, "noise": noise, "change": change}
+    return {"seen": change > 10 * noise + 1e-4 and ADAPTER in names, "models": names, "noise": noise, "change": change,
+            "base": base[:4], "withAdapter": other[:4]}
 
 
 def farthest(left: list[float], right: list[float]) -> float:

@@ -24,7 +24,7 @@ use crate::{
     aside::{LONG, aside},
     backend::{Backend, BackendError, Generation, Guide, Piece, PromptForm},
     clock::Clock,
-    telemetry::Progress,
+    telemetry::{Delivery, Progress},
     tools::{Registry, Request},
     trace_context::TraceContext,
 };
@@ -74,8 +74,8 @@ pub struct RunRequest {
     pub wishes: Arc<Wishes>,
     /// The client's limit on tokens, if it named one.
     pub max_tokens: Option<u32>,
-    /// Whether nobody looks at its turns before their ends.
-    pub wants_whole: bool,
+    /// How its turns are to come from the engine.
+    pub delivery: Delivery,
     /// Ends the run early when the pod cannot wait for it.
     pub shutdown: CancellationToken,
     /// Ends the run when its client says so.
@@ -126,6 +126,12 @@ pub enum RunEvent {
 }
 
 impl Agent {
+    /// Whether the engine sends the turns of a run as one each where nobody looks at them before. A transcript's turn
+    /// ends here, where the engine may go on.
+    pub fn sends_whole(&self, opening: &Opening) -> bool {
+        self.backend.sends_whole() && matches!(opening, Opening::Chat(_))
+    }
+
     /// Makes a run. Nothing happens until the stream is polled; dropping it cancels the generation and the tools.
     pub fn run(self: Arc<Self>, request: RunRequest) -> impl Stream<Item = RunEvent> + Send + 'static {
         stream! {
@@ -291,8 +297,7 @@ fn generation(agent: &Agent, request: &RunRequest) -> Generation {
     };
     let sampling = request.sampling.or(agent.sampling);
     let logprobs = request.wishes.logprobs;
-    // A transcript's turn ends here, where the engine may go on.
-    let wants_whole = request.wants_whole && matches!(form, PromptForm::Rendered { .. });
+    let wants_whole = request.delivery == Delivery::Whole;
     Generation { id: request.id.clone(), stop_words, form, sampling, logprobs, wants_whole, ..Generation::default() }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     backend::SamplingFields,
     clock::{Clock, Timestamp},
     failure::with_causes,
-    telemetry::{Gpus, Metrics, Recorder, RefusalReason, Session, TaskJudgement},
+    telemetry::{Delivery, Gpus, Metrics, Recorder, RefusalReason, Session, TaskJudgement},
     trace_context::TraceContext,
     traces::{Traces, Trail},
 };
@@ -193,24 +193,27 @@ impl Service {
             self.metrics.tenant_run_admitted(tenant.as_str());
         }
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
-        let (unit, times_tokens) = {
+        let traced = self.traces.as_ref().map(|traces| traces.begin(trace));
+        let (unit, delivery) = {
             let mut recorder = self.recorder();
-            (recorder.start(at, stratum, session), recorder.times_tokens())
+            // A trace says when the first token came.
+            let is_timed = hears != Hears::Answer || recorder.times_tokens() || traced.is_some();
+            let may_be_whole = !is_timed && self.agent.sends_whole(&opening);
+            let delivery = if may_be_whole { Delivery::Whole } else { Delivery::InParts };
+            (recorder.start(at, stratum, session, delivery), delivery)
         };
         let cancel = match keep {
             Keep::No => CancellationToken::new(),
             Keep::Run => self.kept_runs.begin((&id, tenant.as_ref()), at, None),
             Keep::Response(remembered) => self.kept_runs.begin((&id, tenant.as_ref()), at, Some(remembered)),
         };
-        let traced = self.traces.as_ref().map(|traces| traces.begin(trace));
         let shutdown = self.cut.clone();
         let usage = Usage::default();
         let request = RunRequest {
             id: id.clone(),
             opening,
             max_tokens,
-            // A trace says when the first token came.
-            wants_whole: hears == Hears::Answer && !times_tokens && traced.is_none(),
+            delivery,
             sampling,
             wishes,
             shutdown,

@@ -48,6 +48,11 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// Whether it sends an answer as one where that is asked for.
+    fn sends_whole(&self) -> bool {
+        false
+    }
+
     /// What requests may say of how tokens are chosen; nothing before the engine was found ready, where it depends on
     /// its model.
     fn sampling(&self) -> SamplingFields {
@@ -116,8 +121,8 @@ pub struct Generation {
     /// Whether the engine is to write all tokens that it may, wherever the text would end. Entries that cannot be told
     /// so leave it out.
     pub ignores_end: bool,
-    /// Whether nobody looks at the answer before its end, so that an engine may send it as one. Entries that only
-    /// stream do so all the same.
+    /// Whether nobody looks at the answer before its end, so that the engine may send it as one. Asked
+    /// only of those that do: see [`Backend::sends_whole`].
     pub wants_whole: bool,
 }
 

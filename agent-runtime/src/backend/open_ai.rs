@@ -435,6 +435,11 @@ impl Backend for OpenAi {
         self.0.link.is_elsewhere()
     }
 
+    fn sends_whole(&self) -> bool {
+        // Others have gateways before them, which end connections without a sign of life.
+        !self.0.server.is_of_any_make()
+    }
+
     fn token_prompts(&self) -> TokenPrompts {
         if self.0.server.is_of_any_make() { TokenPrompts::None } else { TokenPrompts::OfCheckpoint }
     }

@@ -13,6 +13,6 @@ mod values;
 pub use engine_load::EngineFigures;
 pub use gpus::{Gpus, GpusError};
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};
-pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};
+pub use recorder::{Completion, Delivery, Identity, Recorder, Session, TaskJudgement, UnitId};
 pub use spans::{DropReason, SpanMetrics};
 pub use values::{Progress, RunValues, Waiting};

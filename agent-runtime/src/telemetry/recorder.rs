@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 
 use super::{
     load::LoadMeter,
-    values::{Progress, RUN_METRICS, RunValues},
+    values::{Progress, RUN_METRICS, RunValues, is_of_tokens},
 };
 
 /// Who has asked for the evidence so lately asks again. The operator asks every window while it judges, and seldom
@@ -61,6 +61,15 @@ pub enum TaskJudgement {
     },
     /// It did not.
     Failed,
+}
+
+/// How a run's answers come from the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Token by token, or in parts.
+    InParts,
+    /// As one each. When their tokens came is not counted.
+    Whole,
 }
 
 /// Whether a run begins a conversation.
@@ -117,8 +126,21 @@ struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     stratum: Stratum,
+    delivery: Delivery,
     started: Timestamp,
     progress: Progress,
+}
+
+impl InFlight {
+    /// The metrics that it is a unit of.
+    fn metrics(&self) -> impl Iterator<Item = Metric> + use<> {
+        metrics(self.delivery)
+    }
+}
+
+/// The metrics of runs whose answers come so.
+fn metrics(delivery: Delivery) -> impl Iterator<Item = Metric> {
+    RUN_METRICS.into_iter().filter(move |metric| delivery == Delivery::InParts || !is_of_tokens(*metric))
 }
 
 impl Recorder {
@@ -150,9 +172,9 @@ impl Recorder {
     }
 
     /// Counts a run that was admitted.
-    pub fn start(&mut self, now: Timestamp, stratum: Stratum, session: Session) -> UnitId {
+    pub fn start(&mut self, now: Timestamp, stratum: Stratum, session: Session, delivery: Delivery) -> UnitId {
         self.close_until(now);
-        for metric in RUN_METRICS {
+        for metric in metrics(delivery) {
             let counts = self.series.entry((metric, stratum)).or_default();
             counts.started += 1;
             counts.new_sessions += u64::from(session == Session::New);
@@ -160,7 +182,7 @@ impl Recorder {
         self.load.start_run(now);
         let unit = UnitId(self.next_unit);
         self.next_unit += 1;
-        self.in_flight.insert(unit, InFlight { stratum, started: now, progress: Progress::default() });
+        self.in_flight.insert(unit, InFlight { stratum, delivery, started: now, progress: Progress::default() });
         unit
     }
 
@@ -185,7 +207,7 @@ impl Recorder {
         });
         let judged = judged.collect();
         match completion {
-            Completion::Succeeded(values) => RUN_METRICS.iter().for_each(|metric| self.succeed(*metric, &run, &values)),
+            Completion::Succeeded(values) => run.metrics().for_each(|metric| self.succeed(metric, &run, &values)),
             Completion::Failed => self.fail(&run),
             Completion::Cancelled if self.is_past_objectives(&run, now) => self.fail(&run),
             Completion::Cancelled | Completion::Refused => {
@@ -275,7 +297,7 @@ impl Recorder {
     }
 
     fn fail(&mut self, run: &InFlight) {
-        for metric in RUN_METRICS {
+        for metric in run.metrics() {
             let counts = self.series.entry((metric, run.stratum)).or_default();
             counts.count += 1;
             counts.errors += 1;
@@ -315,7 +337,7 @@ impl Recorder {
             rows.insert((metric, stratum), counts.into_row(metric, stratum));
         }
         for run in self.in_flight.values() {
-            for metric in RUN_METRICS {
+            for metric in run.metrics() {
                 let key = (metric, run.stratum);
                 let row = rows.entry(key).or_insert_with(|| Counts::default().into_row(metric, run.stratum));
                 row.hold(run.progress.at_least(metric, run.started, end));

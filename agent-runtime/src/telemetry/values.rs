@@ -85,6 +85,24 @@ pub(super) const RUN_METRICS: [Metric; 10] = [
     Metric::TimeToFirstToken,
 ];
 
+/// Whether a metric says when tokens come, which nobody sees of answers that the engine sends as one.
+pub(super) const fn is_of_tokens(metric: Metric) -> bool {
+    match metric {
+        Metric::RequestTimeToFirstToken | Metric::InterTokenLatency | Metric::TimeToFirstToken => true,
+        Metric::AgentRunLatency
+        | Metric::ModelTime
+        | Metric::ToolTime
+        | Metric::RequestLatency
+        | Metric::ModelCallsPerRun
+        | Metric::OutputTokensPerRun
+        | Metric::RunSuccess
+        | Metric::TaskSuccess
+        | Metric::ApprovalWait
+        | Metric::Cancelled
+        | Metric::Shed => false,
+    }
+}
+
 impl RunValues {
     /// The value of a metric; nothing where the run has none, as a run of one token has no gap between tokens.
     pub(super) fn of(&self, metric: Metric) -> Option<u64> {

@@ -230,6 +230,7 @@ async fn turns_are_asked_for_as_one_where_nobody_looks_before_their_end(
     };
     let replies = [Reply::Says(SUM), Reply::Says("4")];
     let sidecar = qwen(replies, |config| config.objectives = metric.map(objective).into_iter().collect());
+    sidecar.engine.can_send_whole();
     assert_eq!(ask(&sidecar, more).await.status, StatusCode::OK);
     let mut found = Vec::new();
     sidecar.engine.look(|state| found = state.generations.iter().map(|one| one.wants_whole).collect());
@@ -240,6 +241,7 @@ async fn turns_are_asked_for_as_one_where_nobody_looks_before_their_end(
 #[tokio::test]
 async fn turns_of_a_transcript_are_asked_for_as_streams() {
     let sidecar = sidecar([Reply::Says("Answer: 4\n\n")]);
+    sidecar.engine.can_send_whole();
     assert_eq!(ask(&sidecar, json!({})).await.status, StatusCode::OK);
     sidecar.engine.look(|state| assert!(!state.generations[0].wants_whole));
 }
@@ -263,6 +265,7 @@ async fn thoughts_are_told_apart_and_counted() {
 #[tokio::test]
 async fn what_came_as_one_has_a_latency_and_no_first_token() {
     let sidecar = qwen([Reply::SaysAsOne("<think>\nHm, easy.\n</think>\n\nYes.")], |_| {});
+    sidecar.engine.can_send_whole();
     let whole = ask(&sidecar, json!({})).await;
     let message = choice(&whole)["message"].clone();
     assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("Hm, easy."), &json!("Yes.")));

@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,6 +57,7 @@ pub struct ScriptedBackend {
     replies: Mutex<VecDeque<Reply>>,
     clock: ManualClock,
     state: watch::Sender<EngineState>,
+    sends_whole: AtomicBool,
 }
 
 /// What can be seen of the scripted engine.
@@ -73,7 +77,12 @@ fn seal() -> Seal {
 impl ScriptedBackend {
     pub fn new(replies: impl IntoIterator<Item = Reply>, clock: ManualClock) -> Arc<Self> {
         let replies = Mutex::new(replies.into_iter().collect());
-        Arc::new(Self { replies, clock, state: watch::Sender::default() })
+        Arc::new(Self { replies, clock, state: watch::Sender::default(), sends_whole: AtomicBool::new(false) })
+    }
+
+    /// From now on it can send an answer as one, as engines' own servers do.
+    pub fn can_send_whole(&self) {
+        self.sends_whole.store(true, Ordering::Relaxed);
     }
 
     pub fn release(&self) {
@@ -178,6 +187,10 @@ impl Backend for ScriptedBackend {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn sends_whole(&self) -> bool {
+        self.sends_whole.load(Ordering::Relaxed)
     }
 
     fn sampling(&self) -> SamplingFields {

@@ -246,7 +246,7 @@ async fn an_answer_that_nobody_looks_at_before_its_end_is_asked_for_as_one(
 #[rstest]
 #[case::an_error(json!({ "error": { "message": "CUDA out of memory", "code": 500 } }), "engine")]
 #[case::no_end(json!({ "choices": [{ "index": 0, "text": "4", "finish_reason": null }] }), "ended_early")]
-#[case::nothing_of_a_completion(json!([]), "protocol")]
+#[case::nothing_of_a_completion(json!("42"), "protocol")]
 #[tokio::test]
 async fn an_answer_as_one_that_is_none_is_a_failure(#[case] answer: Value, #[case] kind: &str) {
     let (_, failed) = ask_for_whole(OpenAiServer::Vllm, answer).await;

@@ -77,13 +77,17 @@ struct StandIn {
 }
 
 async fn complete(State(server): State<Arc<StandIn>>, Json(request): Json<Value>) -> impl IntoResponse {
+    let is_streamed = request["stream"] == json!(true);
     server.requests.lock().expect("no test panics with the lock").push(request);
     let reply = server.replies.lock().expect("no test panics with the lock").pop_front().expect("a reply");
     let chunk = json!({
         "choices": [{ "index": 0, "text": reply, "finish_reason": "stop" }],
         "usage": { "prompt_tokens": 9, "completion_tokens": 7 },
     });
-    ([("content-type", "text/event-stream")], format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+    match is_streamed {
+        true => ([("content-type", "text/event-stream")], format!("data: {chunk}\n\ndata: [DONE]\n\n")),
+        false => ([("content-type", "application/json")], chunk.to_string()),
+    }
 }
 
 /// Asks an agent of two tools, and returns the answer and what its engine was asked.
@@ -119,8 +123,7 @@ async fn ask(of: OpenAiServer, template: &str, replies: &[&str]) -> (Answer, Vec
 fn request(prompt: &Value) -> Value {
     json!({
         "model": "agent", "prompt": prompt, "max_tokens": 256, "temperature": 0.7, "top_k": 20, "seed": 5,
-        "stream": true, "stream_options": { "include_usage": true, "continuous_usage_stats": true },
-        "skip_special_tokens": false, "add_special_tokens": false,
+        "stream": false, "skip_special_tokens": false, "add_special_tokens": false,
     })
 }
 

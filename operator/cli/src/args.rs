@@ -73,6 +73,13 @@ struct OutputArgs {
 struct RolloutArgs {
     /// Name of the AgentDeployment.
     name: String,
+    #[command(flatten)]
+    how: RolloutOptions,
+}
+
+/// How a rollout is shown.
+#[derive(Debug, Clone, ClapArgs)]
+struct RolloutOptions {
     /// Shows it as a tree that is kept up to date, until the canary is promoted or rolled back.
     #[arg(short, long)]
     watch: bool,
@@ -154,8 +161,11 @@ enum ClusterCommand {
     Rollout {
         #[command(subcommand)]
         verb: Option<RolloutVerb>,
+        /// Name of the AgentDeployment.
+        #[arg(required = true)]
+        name: Option<String>,
         #[command(flatten)]
-        args: Option<RolloutArgs>,
+        how: RolloutOptions,
     },
     /// Approves the choice that waits, or else the campaign after drift (annotations slipway.dev/approve,
     /// approve-reprofiling).
@@ -335,10 +345,13 @@ impl ClusterCommand {
                 let asked = (name.as_str(), candidate.as_deref());
                 answers::explanation(&cluster, asked, output.to(out)).await.map_err(CommandError::Answer)
             }
-            Self::Rollout { verb: Some(RolloutVerb::Show(args)), .. }
-            | Self::Rollout { args: Some(args), verb: None } => show_rollout(&cluster, args, out).await,
+            Self::Rollout { verb: Some(RolloutVerb::Show(RolloutArgs { name, how })), .. } => {
+                show_rollout(&cluster, &name, how, out).await
+            }
             // The command line requires the name, or a verb.
-            Self::Rollout { verb: None, args: None } => Ok(()),
+            Self::Rollout { verb: None, name, how } => {
+                show_rollout(&cluster, &name.unwrap_or_default(), how, out).await
+            }
             Self::Approve(args) => decide(&cluster, Decision::Approve, args, out).await,
             Self::Promote(args) => decide(&cluster, Decision::Promote, args, out).await,
             Self::Abort(args) => decide(&cluster, Decision::Abort, args, out).await,
@@ -370,14 +383,15 @@ impl OutputArgs {
 
 async fn show_rollout(
     cluster: &Cluster,
-    RolloutArgs { name, watch, output }: RolloutArgs,
+    name: &str,
+    RolloutOptions { watch, output }: RolloutOptions,
     out: &mut (dyn Write + Send),
 ) -> Result<(), CommandError> {
     if watch {
         let how = Follow { focus: Focus::Rollout, format: output.output, until: Until::RolloutIsOver };
-        return follow(cluster, &name, how, out).await.map_err(CommandError::Follow);
+        return follow(cluster, name, how, out).await.map_err(CommandError::Follow);
     }
-    answers::rollout(cluster, &name, output.to(out)).await.map_err(CommandError::Answer)
+    answers::rollout(cluster, name, output.to(out)).await.map_err(CommandError::Answer)
 }
 
 /// Writes a decision, and prints what was written.

@@ -195,6 +195,24 @@ fn rolling() -> Look {
     Look { agent, ..Look::default() }
 }
 
+#[rstest]
+#[case::by_name("rollout support")]
+#[case::by_the_verb_of_kubectls_own("rollout show support")]
+#[case::with_the_clusters_flags_first("--namespace demo rollout support")]
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_shown_with_its_revisions(#[case] command: &str) {
+    let (text, end, _) = typed(command, vec![rolling()]).await;
+    assert!(end.is_ok());
+    assert!(text.contains(STABLE) && text.contains(CANARY), "{text:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_is_watched_is_shown_until_it_is_over() {
+    let watching = typed("rollout support --watch -o json", vec![rolling()]);
+    let ended = tokio::time::timeout(std::time::Duration::from_millis(100), watching).await;
+    assert!(ended.is_err(), "the canary is still on trial: {:?}", ended.map(|(text, ..)| text));
+}
+
 /// A canary that nothing holds.
 fn going_on() -> Look {
     let status = json!({"rollout": {"stable": STABLE, "canary": CANARY}});

@@ -58,7 +58,7 @@ fn empty(metric: Metric) -> MetricWindow {
 #[test]
 fn a_window_is_reported_once_it_has_ended() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let unit = recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
     assert_eq!(recorder.evidence(at(9.999_999), None).windows, []);
     let evidence = recorder.evidence(at(10.0), None);
@@ -78,9 +78,9 @@ fn a_window_is_reported_once_it_has_ended() {
 #[test]
 fn the_answer_is_what_the_operator_reads() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let unit = recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
-    recorder.start(at(9.0), stratum(), Session::Continued);
+    recorder.start(at(9.0), stratum(), Session::Continued, Delivery::InParts);
     recorder.shed(at(9.5), stratum());
     insta::assert_json_snapshot!(recorder.evidence(at(20.0), None));
 }
@@ -97,7 +97,7 @@ fn each_window_is_read_once_and_idle_ones_are_present() {
 #[test]
 fn counts_are_awaited_by_who_asked_lately_until_they_are_read() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let unit = recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
     assert!(!recorder.is_awaited(at(4.0)), "nobody has ever asked");
     recorder.evidence(at(5.0), None);
@@ -114,7 +114,7 @@ fn counts_are_awaited_by_who_asked_lately_until_they_are_read() {
 #[test]
 fn an_hour_is_kept() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let unit = recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(2.0), unit, Completion::Failed);
     let windows = recorder.evidence(at(3_600.0), None).windows;
     assert_eq!((windows.len(), windows[0].id), (360, 177_000_000));
@@ -126,8 +126,8 @@ fn an_hour_is_kept() {
 #[test]
 fn what_is_in_flight_at_a_windows_end_has_its_age() {
     let mut recorder = recorder();
-    recorder.start(at(4.0), stratum(), Session::New);
-    let late = recorder.start(at(7.0), stratum(), Session::New);
+    recorder.start(at(4.0), stratum(), Session::New, Delivery::InParts);
+    let late = recorder.start(at(7.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(11.0), late, Completion::Failed);
     let windows = recorder.evidence(at(20.0), None).windows;
     let in_flight = |window| {
@@ -142,7 +142,7 @@ fn what_is_in_flight_at_a_windows_end_has_its_age() {
 fn the_age_of_a_run_is_the_number_of_windows_that_ended_since_it_started() {
     let mut recorder = recorder();
     for start in [0.0, 4.0, 19.0, 20.0] {
-        recorder.start(at(start), stratum(), Session::New);
+        recorder.start(at(start), stratum(), Session::New, Delivery::InParts);
     }
     let windows = recorder.evidence(at(40.0), None).windows;
     let ages = |window| row(window, Metric::AgentRunLatency).in_flight_ages.clone();
@@ -154,11 +154,11 @@ fn the_age_of_a_run_is_the_number_of_windows_that_ended_since_it_started() {
 #[test]
 fn each_run_in_flight_has_an_age_of_its_own() {
     let mut recorder = recorder();
-    let slow = recorder.start(at(0.0), stratum(), Session::New);
+    let slow = recorder.start(at(0.0), stratum(), Session::New, Delivery::InParts);
     let waiting = Waiting::Model { since: at(0.0), has_first_token: false };
     recorder.progress(at(0.0), slow, Progress { waiting, ..Progress::default() });
     for start in [1.0, 2.0, 3.0] {
-        recorder.start(at(start), stratum(), Session::New);
+        recorder.start(at(start), stratum(), Session::New, Delivery::InParts);
     }
     let windows = recorder.evidence(at(30.0), None).windows;
     let ages = |metric| row(&windows[2], metric).in_flight_ages.clone();
@@ -170,7 +170,7 @@ fn each_run_in_flight_has_an_age_of_its_own() {
 #[test]
 fn a_wait_for_the_first_token_of_a_request_shows_before_it_ends_and_not_after() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    let unit = recorder.start(at(0.0), stratum(), Session::New, Delivery::InParts);
     let waiting = |since, has_first_token| Waiting::Model { since: at(since), has_first_token };
     recorder.progress(at(8.0), unit, Progress { waiting: waiting(8.0, false), ..Progress::default() });
     let first_token =
@@ -193,9 +193,9 @@ fn what_is_carried_is_added_up_over_time() {
         let windows = recorder.evidence(at(now), None).windows;
         windows.into_iter().map(|window| window.load.expect("it is counted")).collect::<Vec<_>>()
     };
-    let one = recorder.start(at(0.0), stratum(), Session::New);
+    let one = recorder.start(at(0.0), stratum(), Session::New, Delivery::InParts);
     recorder.progress(at(1.0), one, model(1.0));
-    let other = recorder.start(at(4.0), stratum(), Session::New);
+    let other = recorder.start(at(4.0), stratum(), Session::New, Delivery::InParts);
     recorder.progress(at(4.0), other, model(4.0));
     // The first token changes nothing, a tool does.
     recorder.progress(at(5.0), one, waiting(Waiting::Model { since: at(1.0), has_first_token: true }));
@@ -212,7 +212,7 @@ fn what_is_carried_is_added_up_over_time() {
 #[test]
 fn what_is_in_flight_for_longer_than_the_ring_counts_once_in_each_window() {
     let mut recorder = recorder();
-    recorder.start(at(1.0), stratum(), Session::New);
+    recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     let windows = recorder.evidence(at(86_400.0), None).windows;
     let full = Load { run_microseconds: 10_000_000, model_request_microseconds: 0 };
     assert!(windows.iter().all(|window| window.load == Some(full)), "{windows:?}");
@@ -221,7 +221,7 @@ fn what_is_in_flight_for_longer_than_the_ring_counts_once_in_each_window() {
 #[test]
 fn failures_count_in_every_metric_and_fill_no_bucket() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(0.0), stratum(), Session::Continued);
+    let unit = recorder.start(at(0.0), stratum(), Session::Continued, Delivery::InParts);
     let judged = recorder.finish(at(1.0), unit, Completion::Failed);
     assert_eq!(judged, [("answer".into(), false), ("token".into(), false)]);
     let windows = recorder.evidence(at(10.0), None).windows;
@@ -232,7 +232,7 @@ fn failures_count_in_every_metric_and_fill_no_bucket() {
 #[test]
 fn a_cancel_within_the_objectives_is_a_series_of_its_own() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(0.0), stratum(), Session::Continued);
+    let unit = recorder.start(at(0.0), stratum(), Session::Continued, Delivery::InParts);
     assert_eq!(recorder.finish(at(3.0), unit, Completion::Cancelled), []);
     let window = recorder.evidence(at(10.0), None).windows.remove(0);
     let buckets = Histogram::from_iter([3_000_000]);
@@ -244,9 +244,9 @@ fn a_cancel_within_the_objectives_is_a_series_of_its_own() {
 #[test]
 fn a_cancel_past_an_objective_is_an_error() {
     let mut recorder = recorder();
-    let slow = recorder.start(at(0.0), stratum(), Session::Continued);
+    let slow = recorder.start(at(0.0), stratum(), Session::Continued, Delivery::InParts);
     assert_eq!(recorder.finish(at(4.1), slow, Completion::Cancelled), [("answer".into(), false)]);
-    let mute = recorder.start(at(5.0), stratum(), Session::Continued);
+    let mute = recorder.start(at(5.0), stratum(), Session::Continued, Delivery::InParts);
     let waiting = Waiting::Model { since: at(5.0), has_first_token: false };
     recorder.progress(at(5.0), mute, Progress { waiting, ..Progress::default() });
     assert_eq!(recorder.finish(at(5.5), mute, Completion::Cancelled), [("token".into(), false)]);
@@ -258,7 +258,7 @@ fn a_cancel_past_an_objective_is_an_error() {
 #[test]
 fn a_user_waits_for_the_first_token_from_the_start_of_the_run_until_the_answer_begins() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let unit = recorder.start(at(1.0), stratum(), Session::New, Delivery::InParts);
     let waiting = Waiting::Tools { since: at(2.0) };
     recorder.progress(at(2.0), unit, Progress { waiting, ..Progress::default() });
     let answering = Progress { first_token_micros: Some(14_000_000), ..Progress::default() };
@@ -271,7 +271,7 @@ fn a_user_waits_for_the_first_token_from_the_start_of_the_run_until_the_answer_b
 #[test]
 fn objectives_judge_the_values_of_a_success() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    let unit = recorder.start(at(0.0), stratum(), Session::New, Delivery::InParts);
     let values = RunValues { worst_request_first_token_micros: Some(300_001), ..two_seconds() };
     let judged = recorder.finish(at(2.0), unit, Completion::Succeeded(values));
     assert_eq!(judged, [("answer".into(), true), ("token".into(), false)]);
@@ -280,7 +280,7 @@ fn objectives_judge_the_values_of_a_success() {
 #[test]
 fn a_run_is_counted_once() {
     let mut recorder = recorder();
-    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    let unit = recorder.start(at(0.0), stratum(), Session::New, Delivery::InParts);
     recorder.finish(at(1.0), unit, Completion::Failed);
     assert_eq!(recorder.finish(at(1.0), unit, Completion::Cancelled), []);
     let window = recorder.evidence(at(10.0), None).windows.remove(0);
@@ -325,4 +325,25 @@ proptest! {
             prop_assert_eq!(row.buckets.count(), row.count - row.errors);
         }
     }
+}
+
+/// Nobody saw its first token: as a unit of that metric it would seem to hang, and then to be lost.
+#[test]
+fn a_run_whose_answers_come_as_one_is_no_unit_of_metrics_of_tokens() {
+    let mut recorder = recorder();
+    let whole = recorder.start(at(1.0), stratum(), Session::New, Delivery::Whole);
+    recorder.start(at(2.0), stratum(), Session::New, Delivery::Whole);
+    let values = RunValues { first_token_micros: None, worst_request_first_token_micros: None, ..two_seconds() };
+    recorder.finish(at(3.0), whole, Completion::Succeeded(values));
+    let failed = recorder.start(at(4.0), stratum(), Session::New, Delivery::Whole);
+    recorder.finish(at(5.0), failed, Completion::Failed);
+    let evidence = recorder.evidence(at(10.0), None);
+    let [window] = evidence.windows.as_slice() else { panic!("one window has ended: {evidence:?}") };
+    let metrics: Vec<Metric> = window.metrics.iter().map(|row| row.metric).collect();
+    let all = RUN_METRICS.into_iter().filter(|metric| !is_of_tokens(*metric));
+    let mut expected: Vec<Metric> = all.collect();
+    expected.sort();
+    assert_eq!(metrics, expected);
+    let latency = row(window, Metric::RequestLatency);
+    assert_eq!((latency.started, latency.count, latency.errors, latency.in_flight), (3, 2, 1, 1));
 }

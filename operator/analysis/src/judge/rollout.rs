@@ -181,11 +181,17 @@ impl Judge {
 
     /// Guards whose non-inferiority a promotion needs. A metric may have no value although stable has finished many
     /// units: answers of one token have no time between tokens. It has nothing to be compared with, so waiting for it
-    /// would never end.
+    /// would never end. Nor would it where the canary alone has no value: sidecars that ask engines for whole answers
+    /// see no first token. With an objective on a metric they do, so the canary is held for it.
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
-        let most = self.guards.iter().map(Guard::stable_successes).max().unwrap_or(0);
+        let most = |successes: fn(&Guard) -> u64| self.guards.iter().map(successes).max().unwrap_or(0);
+        let (of_stable, of_canary) = (most(Guard::stable_successes), most(Guard::canary_successes));
         let is_compared = |guard: &&Guard| self.config.role(guard.key.metric) == Some(Role::Guard);
-        self.guards.iter().filter(is_compared).filter(move |guard| guard.has_reference() || most < MIN_UNITS)
+        let is_shown = move |guard: &&Guard| {
+            let is_counted = !guard.absolutes.is_empty() || guard.canary_successes() > 0 || of_canary < MIN_UNITS;
+            (guard.has_reference() || of_stable < MIN_UNITS) && is_counted
+        };
+        self.guards.iter().filter(is_compared).filter(is_shown)
     }
 
     /// Follows the weight that traffic really had; without one, the judge's own advances.

@@ -4,6 +4,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
+use rstest::rstest;
 use slipway_vocabulary::{
     Percentile,
     evidence::{Histogram, Metric, Unit, WINDOW_SECONDS},
@@ -171,6 +172,29 @@ fn a_metric_without_values_stands_in_nobodys_way() {
     }
     let (judge, _) = judge_all(Config::default(), &windows);
     assert_eq!(judge.decided().map(|(verdict, _)| verdict), Some(Verdict::Promote));
+}
+
+const BOUND: CountedObjective =
+    CountedObjective { metric: Metric::InterTokenLatency, percentile: Percentile::P95, max_microseconds: 10_000_000 };
+
+/// The canary's sidecars ask the engine for whole answers, stable's for streams.
+#[rstest]
+#[case::that_nobody_bounds(Vec::new(), Some(Verdict::Promote))]
+#[case::that_an_objective_bounds(vec![BOUND], None)]
+fn a_metric_that_the_canary_alone_has_no_value_of_stands_in_its_way_where_it_is_bounded(
+    #[case] objectives: Vec<CountedObjective>,
+    #[case] expected: Option<Verdict>,
+) {
+    let mut windows =
+        rollout().with_metrics(&[(Metric::RequestLatency, 1.0), (Metric::InterTokenLatency, 1.0)]).windows(3);
+    for window in &mut windows {
+        let is_unseen = |observation: &Observation| {
+            observation.metric == Metric::InterTokenLatency && observation.arm == Arm::Canary
+        };
+        window.observations.retain(|observation| !is_unseen(observation));
+    }
+    let (judge, _) = judge_all(Config { objectives, ..Config::default() }, &windows);
+    assert_eq!(judge.decided().map(|(verdict, _)| verdict), expected);
 }
 
 #[test]
