@@ -26,6 +26,7 @@ from run import start_runtime  # noqa: E402
 CALLS = 3
 MIB = 1 << 20
 ANSWER = "The answer is 42."
+USAGE = {"prompt_tokens": 11, "completion_tokens": 2}
 HEADERS = {"event": "text/event-stream", "text": "text/plain", "json": "application/json"}
 
 
@@ -36,9 +37,8 @@ def framed(kind: str, body: bytes) -> bytes:
 
 def turn(text: str) -> bytes:
     """What a turn of the model is answered with: a piece, its end and its count."""
-    usage = {"prompt_tokens": 11, "completion_tokens": 2}
     pieces = [(text, None), ("", "stop")]
-    chunks = [{"choices": [{"index": 0, "text": piece, "finish_reason": end}], "usage": usage} for piece, end in pieces]
+    chunks = [{"choices": [{"index": 0, "text": piece, "finish_reason": end}], "usage": USAGE} for piece, end in pieces]
     return framed("event", b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks)
                   + b"data: [DONE]\n\n")
 
@@ -47,7 +47,14 @@ def call(number: int) -> str:
     return f'<tool_call>\n{{"name": "lookup", "arguments": {{"n": "{number}"}}}}\n</tool_call>'
 
 
-TURNS = [turn(call(number)) for number in range(CALLS)] + [turn(ANSWER)]
+def whole(text: str) -> bytes:
+    choices = [{"index": 0, "text": text, "finish_reason": "stop"}]
+    return framed("json", json.dumps({"choices": choices, "usage": USAGE}).encode())
+
+
+TEXTS = [call(number) for number in range(CALLS)] + [ANSWER]
+# As a stream, and as one.
+TURNS, WHOLE_TURNS = [turn(text) for text in TEXTS], [whole(text) for text in TEXTS]
 HEALTH, TOOL = framed("json", b'{"data": []}'), framed("text", b"42")
 
 
@@ -69,7 +76,8 @@ class Server(asyncio.Protocol):
 
     def answer(self, head: bytes, body: bytes) -> bytes:
         if head.startswith(b"post /v1/completions"):
-            return TURNS[min(body.count(b"<tool_response>"), CALLS)]
+            turns = TURNS if json.loads(body)["stream"] else WHOLE_TURNS
+            return turns[min(body.count(b"<tool_response>"), CALLS)]
         return TOOL if head.startswith(b"get /tool") else HEALTH
 
 

@@ -1,7 +1,7 @@
 """A model server and a tool for benchmarks: what they answer depends on the request alone, and at once.
 
-`POST /v1/completions` streams as vLLM's server does, for the agent runtime; its prompts are Qwen3's. `POST
-/v1/chat/completions` is for everybody else, streamed or not. A conversation with tools has three calls, one a turn, and
+`POST /v1/completions` answers as vLLM's server does, streamed or not, for the agent runtime; its prompts are Qwen3's.
+`POST /v1/chat/completions` is for everybody else, streamed or not. A conversation with tools has three calls, one a turn, and
 then the answer; one without has the answer at once. `GET /tool/{n}` is the tool.
 
     mock.py PORT [SECONDS_OF_A_TURN SECONDS_OF_A_TOOL]
@@ -45,10 +45,15 @@ def called(number: int) -> str:
 
 async def complete(request: web.Request) -> web.StreamResponse:
     """A turn of the agent runtime."""
-    prompt = (await request.json())["prompt"]
+    body = await request.json()
+    prompt = body["prompt"]
     results = prompt.count("<tool_response>")
     parts = PARTS if "<tools>" not in prompt or results == CALLS else [called(results)]
     last = len(parts)
+    if not body["stream"]:
+        await asyncio.sleep(request.app[TURN])
+        choice = {"index": 0, "text": "".join(parts), "finish_reason": "stop"}
+        return web.json_response({"choices": [choice], "usage": usage(last)})
     chunks = [
         {
             "choices": [{"index": 0, "text": text, "finish_reason": "stop" if count == last else None}],

@@ -1,11 +1,12 @@
 """A stand-in for vLLM's server, for the matrix of stock clients: it says what the question's words ask for.
 
-It speaks `POST /v1/completions` with server-sent events, `POST /tokenize` and `GET /health`, as vLLM's server does, and
-writes calls as Qwen3 does. `GET /seen` counts answers that nobody waited for.
+It speaks `POST /v1/completions`, whole or with server-sent events, `POST /tokenize` and `GET /health`, as vLLM's server
+does, and writes calls as Qwen3 does. `GET /seen` counts answers that nobody waited for.
 """
 
 import json
 import re
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,8 +83,33 @@ class Engine(BaseHTTPRequestHandler):
             self.send_json(400, {"error": {"message": TOO_LONG, "code": 400}})
         elif "break down" in prompt:
             self.send_json(500, {"error": {"message": "EngineCore died", "code": 500}})
-        else:
+        elif body["stream"]:
             self.answer(prompt, body)
+        elif "for ever" in prompt:
+            self.think_for_ever()
+        else:
+            parts = self.parts(prompt, body)
+            self.send_json(200, self.chunk("".join(parts), len(parts), "stop"))
+
+    @staticmethod
+    def parts(prompt: str, body) -> list[str]:
+        return re.findall(r"\S+\s*|\s+", reply(prompt, "response_format" in body))
+
+    def think_for_ever(self) -> None:
+        """Until nobody waits for the answer any more: then there is nothing left to read of the connection."""
+        for _ in range(600):
+            try:
+                is_over = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            except BlockingIOError:
+                is_over = False
+            except OSError:
+                is_over = True
+            if is_over:
+                with lock:
+                    seen["cancelled"] += 1
+                break
+            time.sleep(0.05)
+        self.close_connection = True
 
     def answer(self, prompt: str, body) -> None:
         self.send_response(200)
@@ -95,7 +121,7 @@ class Engine(BaseHTTPRequestHandler):
             if "for ever" in prompt:
                 self.go_on_for_ever()
                 return
-            parts = re.findall(r"\S+\s*|\s+", reply(prompt, "response_format" in body))
+            parts = self.parts(prompt, body)
             for count, part in enumerate(parts, 1):
                 self.event(self.chunk(part, count, "stop" if count == len(parts) else None))
             self.wfile.write(b"data: [DONE]\n\n")

@@ -80,6 +80,8 @@ class StandIn(http.server.BaseHTTPRequestHandler):
             text = self.server.replies.pop(0)
         chunk = {"choices": [{"index": 0, "text": text, "finish_reason": "stop"}],
                  "usage": {"prompt_tokens": 9, "completion_tokens": 7}}
+        if not body["stream"]:
+            return self.answer("application/json", json.dumps(chunk).encode())
         self.answer("text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode())
 
 
