@@ -302,7 +302,7 @@ proptest! {
             let (_, _, kind, in_flight) = runs[run];
             if is_start {
                 let stratum = Stratum::new(CacheState::Miss, 1, in_flight);
-                units.insert(run, recorder.start(at(time), stratum, Session::New));
+                units.insert(run, recorder.start(at(time), stratum, Session::New, Delivery::InParts));
             } else if let Some(unit) = units.get(&run) {
                 let completion = match kind {
                     0 => Completion::Succeeded(two_seconds()),
