@@ -100,6 +100,7 @@ async fn answer(request: Request<Body>, looks: Looks, patches: Patches) -> Resul
     let now = looks.front().unwrap().clone();
     let said = match path.rsplit('/').next().unwrap() {
         "support" => now.agent,
+        "agentdeployments" => list(&[now.agent]),
         "events" => list(&now.events),
         "pods" => list(&[]),
         _ if now.profile.is_null() => json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),

@@ -443,11 +443,6 @@ impl Guard {
         u64::from(self.stable.count.saturating_sub(self.stable.errors))
     }
 
-    /// Units of the canary that finished well.
-    pub fn canary_successes(&self) -> u64 {
-        u64::from(self.canary.count.saturating_sub(self.canary.errors))
-    }
-
     /// Whether stable has shown a value.
     pub fn has_reference(&self) -> bool {
         !self.strata.known.is_empty()

@@ -185,10 +185,10 @@ impl Judge {
     /// see no first token. With an objective on a metric they do, so the canary is held for it.
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
         let most = |successes: fn(&Guard) -> u64| self.guards.iter().map(successes).max().unwrap_or(0);
-        let (of_stable, of_canary) = (most(Guard::stable_successes), most(Guard::canary_successes));
+        let (of_stable, of_canary) = (most(Guard::stable_successes), most(canary_successes));
         let is_compared = |guard: &&Guard| self.config.role(guard.key.metric) == Some(Role::Guard);
         let is_shown = move |guard: &&Guard| {
-            let is_counted = !guard.absolutes.is_empty() || guard.canary_successes() > 0 || of_canary < MIN_UNITS;
+            let is_counted = !guard.absolutes.is_empty() || canary_successes(guard) > 0 || of_canary < MIN_UNITS;
             (guard.has_reference() || of_stable < MIN_UNITS) && is_counted
         };
         self.guards.iter().filter(is_compared).filter(is_shown)
@@ -396,4 +396,9 @@ pub(super) fn ln_combined(evidence: &[Evidence]) -> f64 {
         .iter()
         .filter(|evidence| evidence.weight > 0.0)
         .fold(rest, |sum, evidence| ln_add(sum, evidence.weight.ln() + evidence.ln_e))
+}
+
+/// Units of the canary that finished well.
+fn canary_successes(guard: &Guard) -> u64 {
+    u64::from(guard.canary.count.saturating_sub(guard.canary.errors))
 }

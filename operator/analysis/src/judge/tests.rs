@@ -4,7 +4,6 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use rstest::rstest;
 use slipway_vocabulary::{
     Percentile,
     evidence::{Histogram, Metric, Unit, WINDOW_SECONDS},
@@ -23,6 +22,7 @@ mod fullest_state;
 mod outages;
 mod tails;
 mod tasks;
+mod without_values;
 
 const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;
 
@@ -158,43 +158,6 @@ fn an_equal_canary_soaks_advances_and_is_promoted_at_the_end() {
     assert_eq!(codes(&judgements), expected);
     assert_eq!(judge.decided(), Some((Verdict::Promote, 1_789_001_800)));
     assert_eq!(judgements.len(), 180);
-}
-
-/// Answers of one token finish without a time between tokens.
-#[test]
-fn a_metric_without_values_stands_in_nobodys_way() {
-    let mut windows =
-        rollout().with_metrics(&[(Metric::RequestLatency, 1.0), (Metric::InterTokenLatency, 1.0)]).windows(3);
-    for observation in windows.iter_mut().flat_map(|window| &mut window.observations) {
-        if observation.metric == Metric::InterTokenLatency {
-            (observation.count, observation.buckets) = (0, Histogram::new());
-        }
-    }
-    let (judge, _) = judge_all(Config::default(), &windows);
-    assert_eq!(judge.decided().map(|(verdict, _)| verdict), Some(Verdict::Promote));
-}
-
-const BOUND: CountedObjective =
-    CountedObjective { metric: Metric::InterTokenLatency, percentile: Percentile::P95, max_microseconds: 10_000_000 };
-
-/// The canary's sidecars ask the engine for whole answers, stable's for streams.
-#[rstest]
-#[case::that_nobody_bounds(Vec::new(), Some(Verdict::Promote))]
-#[case::that_an_objective_bounds(vec![BOUND], None)]
-fn a_metric_that_the_canary_alone_has_no_value_of_stands_in_its_way_where_it_is_bounded(
-    #[case] objectives: Vec<CountedObjective>,
-    #[case] expected: Option<Verdict>,
-) {
-    let mut windows =
-        rollout().with_metrics(&[(Metric::RequestLatency, 1.0), (Metric::InterTokenLatency, 1.0)]).windows(3);
-    for window in &mut windows {
-        let is_unseen = |observation: &Observation| {
-            observation.metric == Metric::InterTokenLatency && observation.arm == Arm::Canary
-        };
-        window.observations.retain(|observation| !is_unseen(observation));
-    }
-    let (judge, _) = judge_all(Config { objectives, ..Config::default() }, &windows);
-    assert_eq!(judge.decided().map(|(verdict, _)| verdict), expected);
 }
 
 #[test]
