@@ -100,7 +100,6 @@ async fn answer(request: Request<Body>, looks: Looks, patches: Patches) -> Resul
     let now = looks.front().unwrap().clone();
     let said = match path.rsplit('/').next().unwrap() {
         "support" => now.agent,
-        "agentdeployments" => list(&[now.agent]),
         "events" => list(&now.events),
         "pods" => list(&[]),
         _ if now.profile.is_null() => json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
@@ -205,13 +204,6 @@ async fn a_rollout_is_shown_with_its_revisions(#[case] command: &str) {
     let (text, end, _) = typed(command, vec![rolling()]).await;
     assert!(end.is_ok());
     assert!(text.contains(STABLE) && text.contains(CANARY), "{text:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rollout_that_is_watched_is_shown_until_it_is_over() {
-    let watching = typed("rollout support --watch -o json", vec![rolling()]);
-    let ended = tokio::time::timeout(std::time::Duration::from_millis(100), watching).await;
-    assert!(ended.is_err(), "the canary is still on trial: {:?}", ended.map(|(text, ..)| text));
 }
 
 /// A canary that nothing holds.
