@@ -41,6 +41,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
 #[case("good-vllm-open-ai")]
+#[case("good-pytorch-open-ai")]
 #[case("good-sglang")]
 #[case("good-tensorrt-llm-by-its-name")]
 #[case("good-tensorrt-llm-pytorch-by-its-name")]
@@ -63,6 +64,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
 #[case("good-vllm-open-ai")]
+#[case("good-pytorch-open-ai")]
 #[case("good-sglang")]
 fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str) {
     let (_, mut object) = fixture(name);
@@ -98,6 +100,7 @@ fn workloads() -> [Value; 5] {
 #[case("good-tensorrt-llm-ensemble")]
 #[case("good-vllm-by-its-name")]
 #[case("good-vllm-open-ai")]
+#[case("good-pytorch-open-ai")]
 #[case("good-sglang-by-its-name")]
 fn a_driver_that_is_left_out_is_accepted_wherever_one_is(#[case] name: &str) {
     let latency = |metric: &str| json!([{"name": "it", "metric": metric, "percentile": "p95", "max": "2s"}]);
@@ -359,6 +362,7 @@ fn the_smallest_manifest_has_at_most_twelve_lines() {
 #[case("lab-react-fp8")]
 #[case("lab-int8-weight-only")]
 #[case("no-build-tensorrt-llm-pytorch")]
+#[case("no-build-trtllm-serve")]
 #[case("no-build-vllm")]
 #[case("no-build-vllm-open-ai")]
 #[case("no-build-sglang")]

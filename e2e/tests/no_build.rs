@@ -60,6 +60,13 @@ fn sglang() -> Value {
     }})
 }
 
+/// TensorRT-LLM's own server.
+fn trtllm_serve() -> Value {
+    json!({"backend": "TensorRTLLMPyTorch", "tensorRTLLMPyTorch": {
+        "version": "1.2.1", "server": "OpenAI", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false,
+    }})
+}
+
 /// Questions that the stand-in answers; its stop word keeps the rest back.
 async fn give_questions(namespace: &Namespace) {
     let samples = (0..200).map(|n| {
@@ -376,6 +383,24 @@ async fn sglangs_server_is_scored_measured_and_answers() {
     let numbers = names.map(|name| told[name].as_str().unwrap_or_default());
     assert_eq!(numbers, ["/slipway/engine/checkpoint", "16", "4096", "bfloat16"]);
     assert_eq!(told["disable_radix_cache"], json!(true));
+    namespace.delete().await.unwrap();
+}
+
+#[tokio::test]
+async fn trtllm_serve_is_scored_measured_and_answers() {
+    let namespace = namespace_with("trtllm-serve", H100, &["own-server"]).await;
+    let engine = (trtllm_serve(), ("tensorrt_llm", "1.2.1"));
+    let (told, tokens) = told_to_own_server(&namespace, engine, "trtllm-serve").await;
+    assert_eq!(tokens, 12, "those of the stop word count");
+    assert_eq!(
+        told,
+        json!({
+            "model": "/slipway/engine/checkpoint", "dtype": "bfloat16", "tensor_parallel_size": 1,
+            "pipeline_parallel_size": 1, "max_seq_len": 4096, "max_batch_size": 16, "max_num_tokens": 8192,
+            "enable_chunked_prefill": true, "guided_decoding_backend": "xgrammar",
+            "kv_cache_config": {"enable_block_reuse": false, "free_gpu_memory_fraction": 0.9},
+        })
+    );
     namespace.delete().await.unwrap();
 }
 

@@ -239,6 +239,11 @@ impl ChatFormat {
         self.checkpoint.begin()
     }
 
+    /// The token by which the tokenizer ends a turn, as text.
+    pub fn end(&self) -> Option<&Arc<str>> {
+        self.checkpoint.end()
+    }
+
     /// Whether thoughts and answers are messages of their own.
     fn has_channels(&self) -> bool {
         self.dialect == ToolCallDialect::Harmony

@@ -291,7 +291,7 @@ impl RunIo {
 fn generation(agent: &Agent, request: &RunRequest) -> Generation {
     let (stop_words, form) = match (&agent.prompts.get(), &request.opening) {
         (Prompts::Chat(format), Opening::Chat(_)) => {
-            (Vec::new(), PromptForm::Rendered { begin: format.begin().cloned() })
+            (Vec::new(), PromptForm::Rendered { begin: format.begin().cloned(), end: format.end().cloned() })
         }
         (Prompts::Transcript(_) | Prompts::Chat(_), _) => (vec![STOP_WORD.into()], PromptForm::Plain),
     };

@@ -57,6 +57,7 @@ impl Client {
             Dialect::Text(TextDialect::LlmApi) => Self::Triton(Entry::LlmApi),
             Dialect::Text(TextDialect::OpenAi) => Self::OpenAi(OpenAiServer::Vllm),
             Dialect::Text(TextDialect::SgLang) => Self::OpenAi(OpenAiServer::SgLang),
+            Dialect::Text(TextDialect::TrtLlm) => Self::OpenAi(OpenAiServer::TrtLlm),
             Dialect::Text(TextDialect::Completions) => Self::OpenAi(OpenAiServer::Completions),
             Dialect::Text(TextDialect::Chat) => Self::OpenAi(OpenAiServer::Chat),
         })

@@ -146,6 +146,8 @@ pub enum PromptForm {
     Rendered {
         /// The token at its beginning that the tokenizer adds by itself.
         begin: Option<Arc<str>>,
+        /// The token by which the tokenizer ends a turn. Some engines leave it in the text.
+        end: Option<Arc<str>>,
     },
 }
 
@@ -159,10 +161,18 @@ impl Generation {
     /// model has never seen it twice.
     pub fn prompt_without_begin(&self) -> &str {
         match &self.form {
-            PromptForm::Rendered { begin: Some(begin) } => {
+            PromptForm::Rendered { begin: Some(begin), end: _ } => {
                 self.prompt.strip_prefix(begin.as_ref()).unwrap_or(&self.prompt)
             }
-            PromptForm::Rendered { begin: None } | PromptForm::Plain => &self.prompt,
+            PromptForm::Rendered { begin: None, end: _ } | PromptForm::Plain => &self.prompt,
+        }
+    }
+
+    /// The text of the token that ends the turn, where it is wanted.
+    pub fn end(&self) -> Option<&Arc<str>> {
+        match &self.form {
+            PromptForm::Rendered { end, begin: _ } if !self.ignores_end => end.as_ref(),
+            PromptForm::Rendered { .. } | PromptForm::Plain => None,
         }
     }
 

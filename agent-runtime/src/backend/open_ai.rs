@@ -2,17 +2,19 @@
 //!
 //! `POST /v1/completions`, or `/v1/chat/completions` of an upstream that takes nothing else, answered by server-sent
 //! events. Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>,
-//! <https://docs.sglang.io/basic_usage/openai_api_completions.html> and
-//! <https://platform.openai.com/docs/api-reference/chat>. A connection that closes before the end of an answer ends the
-//! generation at the engine.
+//! <https://docs.sglang.io/basic_usage/openai_api_completions.html>, tensorrt_llm/serve/openai_protocol.py of
+//! NVIDIA/TensorRT-LLM at 0076e93 and <https://platform.openai.com/docs/api-reference/chat>. A connection that closes
+//! before the end of an answer ends the generation at the engine.
 
 mod answer;
+mod broken;
 mod chat;
 mod link;
 mod load;
 mod near;
 mod reader;
 mod request;
+mod server;
 mod turn;
 mod words;
 
@@ -129,6 +131,9 @@ pub enum OpenAiServer {
     /// SGLang's. It sends the beginning of a stop word before it knows the word, so text is cut here. Upstream would
     /// remove the word from text that was already sent.
     SgLang,
+    /// TensorRT-LLM's, `trtllm-serve`. It refuses fields that it does not know. It sees a stop word only as the tokens
+    /// that the word has by itself, and sends these as they come, so text is cut here.
+    TrtLlm,
     /// Of any make, with `/v1/completions`. It is sent what OpenAI's API has and nothing else.
     Completions,
     /// Of any make, with `/v1/chat/completions`. Prompts are messages and tools.
@@ -227,7 +232,7 @@ impl Inner {
     /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run
     /// waits for it.
     async fn count(&self, generation: &Generation) -> Option<Tokenized> {
-        if self.server.is_of_any_make() {
+        if !self.server.counts_prompts() {
             return None;
         }
         let (request, _) = self.link.request(Method::POST, self.url("/tokenize")).await.ok()?;
@@ -287,7 +292,7 @@ impl Inner {
     fn body(&self, generation: &Generation, limit: &str) -> Bytes {
         let body = || match self.server {
             OpenAiServer::Chat => request::chat(&self.model, generation, limit),
-            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::Completions => {
+            OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::TrtLlm | OpenAiServer::Completions => {
                 request::completion(self.server, &self.model, generation)
             }
         };
@@ -393,8 +398,9 @@ impl Backend for OpenAi {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let this = Arc::clone(&self.0);
         let pieces = try_stream! {
-            let mut reader = this.server.reader(&generation.stop_words);
+            let mut reader = this.server.reader(&generation);
             let is_whole = generation.wants_whole && !this.server.is_of_any_make();
+            let mut unanswered = this.server.breaks_off().then(|| generation.clone());
             let place = this.link.place().await;
             let (mut answer, words) = this.ask(generation).await?;
             if is_whole {
@@ -403,12 +409,19 @@ impl Backend for OpenAi {
                 return;
             }
             let mut events = Events::default();
-            while let Some(bytes) = answer.chunk().await.map_err(|source| this.unreachable(source))? {
+            while let Some(bytes) = this.next(&mut answer, &mut unanswered).await? {
                 let ended = events.push(&bytes);
                 for data in ended.map_err(|error| BackendError::Protocol { problem: error.to_string() })? {
                     match reader.read(&String::from_utf8_lossy(&data)).map_err(|error| words.keep_in(error))? {
                         None => {}
                         Some(Read::More(piece)) => yield piece,
+                        Some(Read::Cut(piece)) => {
+                            // The engine goes on until the connection closes.
+                            drop(answer);
+                            drop(place);
+                            yield piece;
+                            return;
+                        }
                         Some(Read::Last(piece)) => {
                             // Before the piece is handed out: who reads the last one does not ask again.
                             let mut end = answer.end_in_order().boxed();
@@ -450,32 +463,5 @@ impl Backend for OpenAi {
 
     fn load(&self) -> BoxFuture<'_, EngineLoad> {
         Box::pin(self.0.load())
-    }
-}
-
-impl OpenAiServer {
-    fn not_ready(self) -> BackendError {
-        let what = match self {
-            Self::Vllm => "vLLM's server",
-            Self::SgLang => "SGLang's server",
-            Self::Completions | Self::Chat => "the upstream",
-        };
-        BackendError::NotReady { what: what.into() }
-    }
-
-    /// Where it generates.
-    fn path(self) -> &'static str {
-        match self {
-            Self::Vllm | Self::SgLang | Self::Completions => "/v1/completions",
-            Self::Chat => "/v1/chat/completions",
-        }
-    }
-
-    /// Whether nothing is known of it but the API.
-    fn is_of_any_make(self) -> bool {
-        match self {
-            Self::Vllm | Self::SgLang => false,
-            Self::Completions | Self::Chat => true,
-        }
     }
 }

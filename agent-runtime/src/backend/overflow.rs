@@ -2,7 +2,7 @@
 //! matched. Pure.
 
 /// What engines write, in lower case; each word is of one of them and of no other failure.
-const WORDS: [&str; 6] = [
+const WORDS: [&str; 7] = [
     // vLLM's own server: "This model's maximum context length is 4096 tokens. However, ..."
     "maximum context length",
     // The same, later: "However, the model's context length is only 4096 tokens"
@@ -14,6 +14,9 @@ const WORDS: [&str; 6] = [
     "exceeds maximum input length",
     // Its LLM API: "The sum of prompt length (4000) ... max_tokens (256) should not exceed max_seq_len (4096)"
     "should not exceed max_seq_len",
+    // TensorRT-LLM's PyTorch flow: "`default_max_tokens` (-2785) must be greater than 0, ... = max_seq_len (69632) -
+    // ..." Later it has vLLM's first words.
+    "`default_max_tokens` (",
     // OpenAI, of later models: "Your input exceeds the context window of this model."
     "exceeds the context window",
 ];
@@ -67,6 +70,10 @@ mod tests {
     #[case::tensorrt_llm("Encountered an error: Prompt length (9) exceeds maximum input length (8).", true)]
     #[case::llm_api(
         "The sum of prompt length (4) and query length (0) max_tokens (8) should not exceed max_seq_len (8)",
+        true
+    )]
+    #[case::py_torch_flow(
+        "`default_max_tokens` (-2) must be greater than 0, `default_max_tokens` (-2) = max_seq_len (8) - `splited_prompt_len` (10)",
         true
     )]
     #[case::hosted("Your input exceeds the context window of this model. Please adjust your input.", true)]

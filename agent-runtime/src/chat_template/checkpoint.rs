@@ -30,6 +30,8 @@ pub struct Checkpoint {
     tool_use: Option<ChatTemplate>,
     /// What the tokenizer puts before every text.
     begin: Option<Arc<str>>,
+    /// What ends a turn.
+    end: Option<Arc<str>>,
 }
 
 /// Why a checkpoint's templates cannot be used.
@@ -102,7 +104,8 @@ impl Checkpoint {
     /// # Errors
     /// None that is known.
     pub fn of_messages() -> Result<Self, CompileError> {
-        Ok(Self { default: ChatTemplate::compile(MESSAGES, &BTreeMap::new())?, tool_use: None, begin: None })
+        let default = ChatTemplate::compile(MESSAGES, &BTreeMap::new())?;
+        Ok(Self { default, tool_use: None, begin: None, end: None })
     }
 
     /// Reads a checkpoint's folder; nothing if it has no template.
@@ -145,7 +148,10 @@ impl Checkpoint {
             template.map_err(|source| ReadCheckpointError::Compile { name: name.to_owned(), source })
         };
         match compile(DEFAULT)? {
-            Some(default) => Ok(Some(Self { default, tool_use: compile(TOOL_USE)?, begin })),
+            Some(default) => {
+                let end = tokens.get("eos_token").filter(|end| !end.is_empty()).map(|end| Arc::from(end.as_str()));
+                Ok(Some(Self { default, tool_use: compile(TOOL_USE)?, begin, end }))
+            }
             None if templates.is_empty() => Ok(None),
             None => {
                 let names = templates.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -157,6 +163,11 @@ impl Checkpoint {
     /// The token that the tokenizer puts before every text by itself, as text.
     pub fn begin(&self) -> Option<&Arc<str>> {
         self.begin.as_ref()
+    }
+
+    /// The token by which the tokenizer ends a turn, as text.
+    pub fn end(&self) -> Option<&Arc<str>> {
+        self.end.as_ref()
     }
 
     /// The template of a prompt, by whether it has tools.

@@ -156,6 +156,7 @@ impl Subject {
             provider: match dialect {
                 TextDialect::OpenAi => "vllm",
                 TextDialect::SgLang => "sglang",
+                TextDialect::TrtLlm => "tensorrt_llm",
                 TextDialect::Completions | TextDialect::Chat => "openai",
                 TextDialect::Text | TextDialect::Ensemble | TextDialect::Vllm | TextDialect::LlmApi => "triton",
             },

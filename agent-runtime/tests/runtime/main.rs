@@ -36,4 +36,5 @@ mod tools;
 mod traces;
 mod transcripts;
 mod triton;
+mod trtllm_serve;
 mod upstreams;

@@ -11,8 +11,8 @@ use slipway_vocabulary::serving::ModelFamily;
 
 use super::{
     agent_deployment::{
-        self, Backend, KvCachePrecision, NoBuildOptions, Precision, ServedBy, TensorRtLlmOptions, VllmFeatures,
-        VllmServer,
+        self, Backend, EngineServer, KvCachePrecision, NoBuildOptions, Precision, ServedBy, TensorRtLlmOptions,
+        VllmFeatures,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
@@ -89,7 +89,7 @@ pub struct EngineBuild {
 impl EngineBuild {
     /// Gives what serves the engine.
     pub fn served_by(&self) -> ServedBy {
-        let server = self.no_build.as_ref().map_or(VllmServer::default(), |of| of.server);
+        let server = self.no_build.as_ref().map_or(EngineServer::default(), |of| of.server);
         match (&self.tensorrt_llm, agent_deployment::no_build_backend(self.backend, server)) {
             (_, Some(backend)) => ServedBy::NoBuild(backend),
             (Some(of), None) => ServedBy::TensorRtLlm { ranks: self.gpus(), entry: of.options.settings.entry },
@@ -114,9 +114,9 @@ pub struct NoBuild {
     /// Version of the backend.
     #[schemars(length(max = 20))]
     pub version: String,
-    /// What takes requests for vLLM.
-    #[serde(default, skip_serializing_if = "VllmServer::is_default")]
-    pub server: VllmServer,
+    /// What takes requests.
+    #[serde(default, skip_serializing_if = "EngineServer::is_default")]
+    pub server: EngineServer,
     /// GPU model that measures and serves it, by the label `nvidia.com/gpu.product`.
     #[schemars(length(max = 63))]
     pub gpu_product: String,

@@ -136,6 +136,8 @@ mod tests {
     #[case(ServedBy::NoBuild(NoBuildBackend::VLLM), true)]
     #[case(ServedBy::NoBuild(NoBuildBackend::VLLMOpenAI), false)]
     #[case(ServedBy::NoBuild(NoBuildBackend::SGLang), false)]
+    #[case(ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorch), true)]
+    #[case(ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorchOpenAI), false)]
     fn model_analyzer_measures_what_triton_serves_but_for_ensembles(
         #[case] served_by: ServedBy,
         #[case] is_measured: bool,

@@ -29,8 +29,10 @@ pub enum EngineEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub enum NoBuildBackend {
-    /// TensorRT-LLM's PyTorch flow.
+    /// TensorRT-LLM's PyTorch flow, behind Triton.
     TensorRTLLMPyTorch,
+    /// The same with TensorRT-LLM's own server, `trtllm-serve`.
+    TensorRTLLMPyTorchOpenAI,
     /// vLLM, behind Triton.
     VLLM,
     /// vLLM's own server.
@@ -118,6 +120,8 @@ pub enum TextDialect {
     OpenAi,
     /// The same, as SGLang's server reads it.
     SgLang,
+    /// The same, as TensorRT-LLM's server reads it.
+    TrtLlm,
     /// The same, for a server of any make: what OpenAI's completions have, and nothing else.
     Completions,
     /// Messages and tools, as OpenAI's chat completions have them.
@@ -180,12 +184,14 @@ impl EngineEntry {
 
 impl NoBuildBackend {
     /// Every backend without a build.
-    pub const ALL: [Self; 4] = [Self::TensorRTLLMPyTorch, Self::VLLM, Self::VLLMOpenAI, Self::SGLang];
+    pub const ALL: [Self; 5] =
+        [Self::TensorRTLLMPyTorch, Self::TensorRTLLMPyTorchOpenAI, Self::VLLM, Self::VLLMOpenAI, Self::SGLang];
 
     /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
+            Self::TensorRTLLMPyTorchOpenAI => "TensorRTLLMPyTorchOpenAI",
             Self::VLLM => "VLLM",
             Self::VLLMOpenAI => "VLLMOpenAI",
             Self::SGLang => "SGLang",
@@ -196,7 +202,7 @@ impl NoBuildBackend {
     pub const fn server(self) -> Server {
         match self {
             Self::TensorRTLLMPyTorch | Self::VLLM => Server::Triton,
-            Self::VLLMOpenAI | Self::SGLang => Server::Own,
+            Self::TensorRTLLMPyTorchOpenAI | Self::VLLMOpenAI | Self::SGLang => Server::Own,
         }
     }
 
@@ -204,6 +210,7 @@ impl NoBuildBackend {
     pub const fn dialect(self) -> TextDialect {
         match self {
             Self::TensorRTLLMPyTorch => TextDialect::LlmApi,
+            Self::TensorRTLLMPyTorchOpenAI => TextDialect::TrtLlm,
             Self::VLLM => TextDialect::Vllm,
             Self::VLLMOpenAI => TextDialect::OpenAi,
             Self::SGLang => TextDialect::SgLang,
@@ -310,7 +317,7 @@ impl TextDialect {
     /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
     pub const fn takes_formats(self) -> bool {
         match self {
-            Self::OpenAi | Self::SgLang => true,
+            Self::OpenAi | Self::SgLang | Self::TrtLlm => true,
             Self::Vllm | Self::Text | Self::Ensemble | Self::LlmApi | Self::Completions | Self::Chat => false,
         }
     }

@@ -179,7 +179,8 @@ pub struct Request {
 pub fn of(backend: NoBuildBackend) -> &'static Backend {
     match backend {
         NoBuildBackend::SGLang => &crate::sglang::BACKEND,
-        NoBuildBackend::TensorRTLLMPyTorch => &crate::tensorrt_llm_pytorch::BACKEND,
+        NoBuildBackend::TensorRTLLMPyTorch => &crate::tensorrt_llm_pytorch::BEHIND_TRITON,
+        NoBuildBackend::TensorRTLLMPyTorchOpenAI => &crate::tensorrt_llm_pytorch::OWN_SERVER,
         NoBuildBackend::VLLM => &crate::vllm::BEHIND_TRITON,
         NoBuildBackend::VLLMOpenAI => &crate::vllm::OWN_SERVER,
     }

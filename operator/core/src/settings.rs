@@ -446,8 +446,8 @@ mod tests {
     )]
     #[case::an_unknown_backend(
         "images: {worker: w, agentRuntime: r}\nbackends: {vLLM: {version: 0.11.0}}\n",
-        "backends.vLLM of the configuration: is unknown: use one of tensorRTLLM, tensorRTLLMPyTorch, vllm, \
-         vllmOpenAI, sglang"
+        "backends.vLLM of the configuration: is unknown: use one of tensorRTLLM, tensorRTLLMPyTorch, \
+         tensorRTLLMPyTorchOpenAI, vllm, vllmOpenAI, sglang"
     )]
     #[case::a_version_that_is_too_old(
         "images: {worker: w, agentRuntime: r}\nbackends: {tensorRTLLM: {version: 0.14.0}}\n",

@@ -19,17 +19,18 @@ pub(super) fn validate(check: &mut Check, config: &RuntimeConfig) {
     }
     let (is_upstream, is_of_any_make) = match dialect {
         TextDialect::Completions | TextDialect::Chat => (true, true),
-        TextDialect::OpenAi | TextDialect::SgLang => (true, false),
+        TextDialect::OpenAi | TextDialect::SgLang | TextDialect::TrtLlm => (true, false),
         TextDialect::Text | TextDialect::Ensemble | TextDialect::Vllm | TextDialect::LlmApi => (false, false),
     };
     check.that(is_upstream || upstream.is_none(), FIELD, || {
-        "is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, Completions or Chat".into()
+        "is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, TrtLlm, Completions or Chat".into()
     });
     check.that(!is_of_any_make || upstream.is_some(), FIELD, || {
         "is missing; add it, as this dialect is for servers elsewhere: {} will do where no key is needed".into()
     });
     check.that(!is_of_any_make || config.sampling.top_k.is_none(), "sampling.topK", || {
-        "is no field of the OpenAI API; leave it out, or set triton.dialect to OpenAi or SgLang for their servers"
+        "is no field of the OpenAI API; leave it out, or set triton.dialect to OpenAi, SgLang or TrtLlm for their \
+         servers"
             .into()
     });
     let writes_messages = *dialect == TextDialect::Chat;
@@ -151,7 +152,7 @@ mod tests {
     #[case::retries(|config: &mut RuntimeConfig| upstream(config).retries = 6,
         "triton.upstream.retries: is 6; must be between 0 and 5")]
     #[case::triton(|config: &mut RuntimeConfig| config.engine.dialect = TextDialect::Vllm,
-        "triton.upstream: is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, Completions or Chat")]
+        "triton.upstream: is for servers of the OpenAI API; set triton.dialect to OpenAi, SgLang, TrtLlm, Completions or Chat")]
     #[case::top_k(|config: &mut RuntimeConfig| config.sampling = Sampling { top_k: Some(5), ..Sampling::default() },
         "sampling.topK: is no field of the OpenAI API; leave it out")]
     #[case::chat_template(

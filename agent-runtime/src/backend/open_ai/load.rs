@@ -37,7 +37,9 @@ impl OpenAiServer {
                 kv_cache: &["vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"],
             }),
             Self::SgLang => Some(Names { waiting: "sglang:num_queue_reqs", kv_cache: &["sglang:token_usage"] }),
-            Self::Completions | Self::Chat => None,
+            // Its `/metrics` is a list of steps, each given once (tensorrt_llm/serve/openai_server.py of
+            // NVIDIA/TensorRT-LLM at 0005772, `get_iteration_stats`).
+            Self::TrtLlm | Self::Completions | Self::Chat => None,
         }
     }
 }

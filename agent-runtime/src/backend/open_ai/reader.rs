@@ -19,6 +19,10 @@ pub(super) const DONE: &str = "[DONE]";
 pub struct Reader {
     /// Stop words at which the text is cut here.
     stop_words: StopWords,
+    /// Whether the engine may go on behind them.
+    goes_on: bool,
+    /// Whether likely tokens are left out that nobody asked for.
+    hides_likely: bool,
     counts: Counts,
     /// Tokens that no piece has yet.
     tokens: Vec<u32>,
@@ -35,6 +39,8 @@ pub enum Read {
     More(Piece),
     /// The last.
     Last(Piece),
+    /// The last for us, of an engine that goes on.
+    Cut(Piece),
 }
 
 #[derive(Deserialize)]
@@ -123,6 +129,11 @@ impl Reader {
         Self { stop_words, ..Self::default() }
     }
 
+    /// The same of an engine that may not see a stop word, and that names a likely token where none is wanted.
+    pub fn of_engine_that_goes_on(stop_words: StopWords, hides_likely: bool) -> Self {
+        Self { goes_on: true, hides_likely, ..Self::new(stop_words) }
+    }
+
     /// Reads the data of one event.
     pub fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
         if data == DONE {
@@ -137,12 +148,15 @@ impl Reader {
         self.counts.read(usage, choice.is_some());
         let Some(Choice { text, finish_reason, logprobs, token_ids }) = choice else { return Ok(None) };
         self.tokens.extend(token_ids.into_iter().flatten());
-        self.logprobs.extend(logprobs.into_iter().flat_map(Logprobs::of_tokens));
+        let shown = |token| if self.hides_likely { TokenLogprob { top: Vec::new(), ..token } } else { token };
+        self.logprobs.extend(logprobs.into_iter().flat_map(Logprobs::of_tokens).map(shown));
         let finish = finish_reason.as_deref().map(finish_of).transpose()?;
         let text = match self.stop_words.push(&text) {
             Passed::Text(text) => text,
             Passed::Stopped(text) => {
-                return Ok(Some(Read::Last(self.piece(text, Some(FinishReason::Stop)))));
+                let piece = self.piece(text, Some(FinishReason::Stop));
+                let goes_on = self.goes_on && finish.is_none();
+                return Ok(Some(if goes_on { Read::Cut(piece) } else { Read::Last(piece) }));
             }
         };
         if finish.is_none() {

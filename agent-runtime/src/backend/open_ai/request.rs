@@ -15,7 +15,7 @@ const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generation) -> Value {
     let is_rendered = generation.wants_special_tokens();
     let text = match server {
-        OpenAiServer::Vllm => &generation.prompt,
+        OpenAiServer::Vllm | OpenAiServer::TrtLlm => &generation.prompt,
         OpenAiServer::SgLang | OpenAiServer::Completions | OpenAiServer::Chat => generation.prompt_without_begin(),
     };
     let Generation {
@@ -60,26 +60,46 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
         write_guide(server, guide, &mut body);
     }
     if let Some(top) = logprobs {
-        body["logprobs"] = json!(top);
+        body["logprobs"] = json!(server.likely_tokens(*top));
     }
-    if has_tokens {
-        // Servers that do not know it give none.
+    if has_tokens && server != OpenAiServer::TrtLlm {
+        // Others that do not know it give none.
         body["return_token_ids"] = json!(true);
     }
     if is_rendered {
         body["skip_special_tokens"] = json!(false);
-        if server == OpenAiServer::Vllm {
+        if matches!(server, OpenAiServer::Vllm | OpenAiServer::TrtLlm) {
             body["add_special_tokens"] = json!(false);
         }
     }
     if *ignores_end {
         body["ignore_eos"] = json!(true);
     }
-    if server == OpenAiServer::SgLang && has_stop_words {
-        // Without stop words it would leave the token in the text at which a turn ends.
-        body["no_stop_trim"] = json!(true);
+    if let Some(name) = server.keeps_stop_words().filter(|_| has_stop_words) {
+        body[name] = json!(true);
     }
     body
+}
+
+impl OpenAiServer {
+    /// The field that leaves stop words in the text, where text is cut here. It is for requests with such words:
+    /// without them SGLang would leave the token there at which a turn ends.
+    fn keeps_stop_words(self) -> Option<&'static str> {
+        match self {
+            Self::SgLang => Some("no_stop_trim"),
+            // Else all of a stop word but its last token stays there.
+            Self::TrtLlm => Some("include_stop_str_in_output"),
+            Self::Vllm | Self::Completions | Self::Chat => None,
+        }
+    }
+
+    /// How many likely tokens are asked for. TensorRT-LLM's takes 0 for no probabilities at all.
+    fn likely_tokens(self, wanted: u32) -> u32 {
+        match self {
+            Self::TrtLlm => wanted.max(1),
+            Self::Vllm | Self::SgLang | Self::Completions | Self::Chat => wanted,
+        }
+    }
 }
 
 /// The body of a generation for `/v1/chat/completions`. `limit` names the field with the most tokens.
@@ -138,14 +158,19 @@ fn write_stop_words(stop_words: &[String], body: &mut Value) {
     }
 }
 
-/// Holds tokens to a format: both servers' names of it for `/v1/completions`.
+/// Holds tokens to a format: the servers' names of it for `/v1/completions`. TensorRT-LLM's takes the envelope of a
+/// `json_schema` for the schema itself (NVIDIA/TensorRT issue 4855), and has a name for a bare one.
 fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Value) {
     match (server, guide) {
         (OpenAiServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
         (OpenAiServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
-        (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonObject) => {
-            body["response_format"] = json!({ "type": "json_object" })
+        (OpenAiServer::TrtLlm, Guide::JsonSchema(schema)) => {
+            body["response_format"] = json!({ "type": "json", "schema": schema });
         }
+        (
+            OpenAiServer::Vllm | OpenAiServer::TrtLlm | OpenAiServer::Completions | OpenAiServer::Chat,
+            Guide::JsonObject,
+        ) => body["response_format"] = json!({ "type": "json_object" }),
         (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonSchema(schema)) => {
             let named = json!({ "name": "answer", "schema": schema });
             body["response_format"] = json!({ "type": "json_schema", "json_schema": named });

@@ -1,6 +1,6 @@
 //! Reads a turn from the answer of either endpoint. Pure.
 
-use crate::backend::{BackendError, Piece, tokens::StopWords};
+use crate::backend::{BackendError, Generation, Piece, tokens::StopWords};
 
 use super::{
     OpenAiServer, chat,
@@ -27,7 +27,7 @@ impl Reader {
     /// Reads an answer that the server sent as one.
     pub(super) fn whole(&mut self, text: &str) -> Result<Piece, BackendError> {
         let piece = match self.read(text)? {
-            Some(Read::Last(piece)) => piece,
+            Some(Read::Last(piece) | Read::Cut(piece)) => piece,
             Some(Read::More(_)) => return Err(BackendError::EndedEarly),
             None => self.end()?,
         };
@@ -45,11 +45,20 @@ impl Reader {
 
 impl OpenAiServer {
     /// A reader that cuts at the stop words that the server leaves to us.
-    pub(super) fn reader(self, stop_words: &[String]) -> Reader {
+    pub(super) fn reader(self, generation: &Generation) -> Reader {
+        let stop_words = &generation.stop_words;
         match self {
             Self::Vllm => Reader::Completion(reader::Reader::new(StopWords::default())),
             Self::SgLang | Self::Completions => {
-                Reader::Completion(reader::Reader::new(StopWords::new(stop_words.to_vec())))
+                Reader::Completion(reader::Reader::new(StopWords::new(stop_words.clone())))
+            }
+            // Where special tokens are wanted it leaves the one that ends the turn in the text (NVIDIA/TensorRT-LLM
+            // pull request 14336, which was closed).
+            Self::TrtLlm => {
+                let end = generation.end().map(|end| end.to_string());
+                let words = StopWords::new(stop_words.iter().cloned().chain(end).collect());
+                let hides_likely = generation.logprobs == Some(0);
+                Reader::Completion(reader::Reader::of_engine_that_goes_on(words, hides_likely))
             }
             Self::Chat => Reader::Chat(chat::Reader::default()),
         }

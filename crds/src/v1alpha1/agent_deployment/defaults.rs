@@ -7,12 +7,12 @@ use slipway_vocabulary::serving::NoBuildBackend;
 use super::{
     AgentDeploymentSpec,
     model::{Backend, EngineConfiguration, Precision},
-    no_build::{VllmServer, backend_and_server, no_build_backend},
+    no_build::{EngineServer, backend_and_server, no_build_backend},
     profiling::{Profiling, ProfilingDriver},
     slo::WrittenObjective,
 };
 
-/// A backend with versions. Behind Triton, vLLM has those of NVIDIA's images; its own server has others.
+/// A backend with versions. Behind Triton, an engine has those of NVIDIA's images; its own server has others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionedBackend {
     /// TensorRT-LLM's tools.
@@ -29,17 +29,16 @@ impl VersionedBackend {
 
     /// What an engine needs a version of; `None` with Custom.
     pub fn of(engine: &EngineConfiguration) -> Option<Self> {
-        let server = engine.vllm.as_ref().map(|block| block.server).unwrap_or_default();
         match engine.backend {
             Backend::TensorRTLLM => Some(Self::TensorRtLlm),
-            other => no_build_backend(other, server).map(Self::NoBuild),
+            other => no_build_backend(other, engine.server()).map(Self::NoBuild),
         }
     }
 
     /// How a status names it.
-    const fn backend_and_server(self) -> (Backend, VllmServer) {
+    const fn backend_and_server(self) -> (Backend, EngineServer) {
         match self {
-            Self::TensorRtLlm => (Backend::TensorRTLLM, VllmServer::Triton),
+            Self::TensorRtLlm => (Backend::TensorRTLLM, EngineServer::Triton),
             Self::NoBuild(backend) => backend_and_server(backend),
         }
     }
@@ -50,8 +49,8 @@ impl VersionedBackend {
         let path = backend.block();
         let block = path.rsplit('.').next().unwrap_or(path);
         match server {
-            VllmServer::Triton => block.to_owned(),
-            VllmServer::OpenAI => format!("{block}OpenAI"),
+            EngineServer::Triton => block.to_owned(),
+            EngineServer::OpenAI => format!("{block}OpenAI"),
         }
     }
 }
@@ -62,7 +61,7 @@ impl VersionedBackend {
 pub struct TakenDefaults {
     /// Versions of backends. Each stays until the platform team pins another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5))]
+    #[schemars(length(max = 6))]
     pub versions: Vec<TakenVersion>,
     /// Numeric format of the checkpoint, for `search.precision`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,10 +95,10 @@ pub struct TakenVersion {
     /// Backend.
     #[schemars(with = "String", length(max = 20))]
     pub backend: Backend,
-    /// What takes requests for vLLM.
-    #[serde(default, skip_serializing_if = "VllmServer::is_default")]
+    /// What takes requests.
+    #[serde(default, skip_serializing_if = "EngineServer::is_default")]
     #[schemars(with = "String", length(max = 16))]
-    pub server: VllmServer,
+    pub server: EngineServer,
     /// Version.
     #[schemars(length(max = 20))]
     pub version: String,

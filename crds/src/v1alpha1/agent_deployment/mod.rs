@@ -45,7 +45,7 @@ pub use model::{
 };
 pub(in crate::v1alpha1) use no_build::no_build_backend;
 pub use no_build::{
-    NoBuildBlock, NoBuildOptions, NoBuildSettings, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer,
+    EngineServer, NoBuildBlock, NoBuildOptions, NoBuildSettings, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine,
     backend_and_server,
 };
 pub use notified::{ToldFact, UndeliveredNotification};
@@ -152,7 +152,8 @@ pub use vllm_features::{KvOffload, NgramSpeculation, StructuredOutputs, Structur
         .field_path(".profiling.workloads"),
     validation = profiling::counts_requests(profiling::Counted::Throughput),
     validation = profiling::counts_requests(profiling::Counted::Cost),
-    validation = profiling::measures_vllms_own_server(),
+    validation = profiling::measures_chosen_server_of("vllm"),
+    validation = profiling::measures_chosen_server_of("tensorRTLLMPyTorch"),
     validation = profiling::measures_own_server_of("SGLang"),
     validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \

@@ -9,7 +9,7 @@ use slipway_vocabulary::serving::ServedBy;
 
 use super::{
     defaults::VersionedBackend,
-    no_build::{SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine},
+    no_build::{EngineServer, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
     upstream::Upstream,
 };
@@ -119,6 +119,16 @@ impl EngineConfiguration {
         }
     }
 
+    /// What takes requests; Triton where there is no choice.
+    pub fn server(&self) -> EngineServer {
+        let chosen = match self.backend {
+            Backend::Custom | Backend::TensorRTLLM | Backend::SGLang => None,
+            Backend::TensorRTLLMPyTorch => self.tensorrt_llm_py_torch.as_ref().map(|block| block.server),
+            Backend::VLLM => self.vllm.as_ref().map(|block| block.server),
+        };
+        chosen.unwrap_or_default()
+    }
+
     /// The version that it names.
     pub fn version(&self) -> Option<&str> {
         match self.backend {
@@ -150,7 +160,7 @@ pub enum Backend {
     Custom,
     /// TensorRT-LLM's tools build the engine, and Triton's TensorRT-LLM backend serves it.
     TensorRTLLM,
-    /// TensorRT-LLM's PyTorch flow serves the checkpoint as it is.
+    /// TensorRT-LLM's PyTorch flow serves the checkpoint as it is, behind Triton or with its own server.
     TensorRTLLMPyTorch,
     /// vLLM serves the checkpoint as it is, behind Triton's vLLM backend or with its own server.
     VLLM,

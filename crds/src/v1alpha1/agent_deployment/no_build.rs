@@ -11,18 +11,18 @@ use super::{
 };
 use crate::values::Percent;
 
-/// What takes requests for vLLM.
+/// What takes requests for an engine that has two servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub enum VllmServer {
-    /// Triton's vLLM backend.
+pub enum EngineServer {
+    /// Triton.
     #[default]
     Triton,
-    /// vLLM's own server, with OpenAI's protocol.
+    /// The engine's own server, with OpenAI's protocol.
     OpenAI,
 }
 
-impl VllmServer {
+impl EngineServer {
     /// Whether it is Triton.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -57,7 +57,7 @@ impl<'a> NoBuildBlock<'a> {
             Backend::TensorRTLLMPyTorch => {
                 let block = engine.tensorrt_llm_py_torch.as_ref()?;
                 Some(Self {
-                    backend: NoBuildBackend::TensorRTLLMPyTorch,
+                    backend: py_torch(block.server),
                     version: block.version.as_deref()?,
                     image: block.image.as_deref(),
                     memory: &block.kv_cache_free_gpu_memory,
@@ -95,29 +95,37 @@ impl<'a> NoBuildBlock<'a> {
 }
 
 /// Gives how an Engine names a backend without a build: by its `backend` and `noBuild.server`.
-pub const fn backend_and_server(backend: NoBuildBackend) -> (Backend, VllmServer) {
+pub const fn backend_and_server(backend: NoBuildBackend) -> (Backend, EngineServer) {
     match backend {
-        NoBuildBackend::TensorRTLLMPyTorch => (Backend::TensorRTLLMPyTorch, VllmServer::Triton),
-        NoBuildBackend::VLLM => (Backend::VLLM, VllmServer::Triton),
-        NoBuildBackend::VLLMOpenAI => (Backend::VLLM, VllmServer::OpenAI),
-        NoBuildBackend::SGLang => (Backend::SGLang, VllmServer::Triton),
+        NoBuildBackend::TensorRTLLMPyTorch => (Backend::TensorRTLLMPyTorch, EngineServer::Triton),
+        NoBuildBackend::TensorRTLLMPyTorchOpenAI => (Backend::TensorRTLLMPyTorch, EngineServer::OpenAI),
+        NoBuildBackend::VLLM => (Backend::VLLM, EngineServer::Triton),
+        NoBuildBackend::VLLMOpenAI => (Backend::VLLM, EngineServer::OpenAI),
+        NoBuildBackend::SGLang => (Backend::SGLang, EngineServer::Triton),
     }
 }
 
 /// Gives the backend that [`backend_and_server`] named so; `None` with a backend that builds.
-pub(in crate::v1alpha1) const fn no_build_backend(backend: Backend, server: VllmServer) -> Option<NoBuildBackend> {
+pub(in crate::v1alpha1) const fn no_build_backend(backend: Backend, server: EngineServer) -> Option<NoBuildBackend> {
     match backend {
         Backend::Custom | Backend::TensorRTLLM => None,
-        Backend::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
+        Backend::TensorRTLLMPyTorch => Some(py_torch(server)),
         Backend::SGLang => Some(NoBuildBackend::SGLang),
         Backend::VLLM => Some(vllm(server)),
     }
 }
 
-const fn vllm(server: VllmServer) -> NoBuildBackend {
+const fn py_torch(server: EngineServer) -> NoBuildBackend {
     match server {
-        VllmServer::Triton => NoBuildBackend::VLLM,
-        VllmServer::OpenAI => NoBuildBackend::VLLMOpenAI,
+        EngineServer::Triton => NoBuildBackend::TensorRTLLMPyTorch,
+        EngineServer::OpenAI => NoBuildBackend::TensorRTLLMPyTorchOpenAI,
+    }
+}
+
+const fn vllm(server: EngineServer) -> NoBuildBackend {
+    match server {
+        EngineServer::Triton => NoBuildBackend::VLLM,
+        EngineServer::OpenAI => NoBuildBackend::VLLMOpenAI,
     }
 }
 
@@ -138,8 +146,8 @@ pub struct VllmEngine {
     pub image: Option<String>,
     /// What takes requests: Triton's vLLM backend by default, or vLLM's own server. Only driver AgentRun measures the
     /// latter.
-    #[serde(default, skip_serializing_if = "VllmServer::is_default")]
-    pub server: VllmServer,
+    #[serde(default, skip_serializing_if = "EngineServer::is_default")]
+    pub server: EngineServer,
     /// Share of a GPU's memory that vLLM uses, for weights, activations and KV cache.
     #[serde(default = "most_of_it")]
     pub gpu_memory_utilization: Percent,
@@ -160,7 +168,7 @@ impl Default for VllmEngine {
         Self {
             version: None,
             image: None,
-            server: VllmServer::default(),
+            server: EngineServer::default(),
             gpu_memory_utilization: most_of_it(),
             max_seq_len: None,
             features: VllmFeatures::default(),
@@ -207,20 +215,25 @@ impl Default for SglangEngine {
     }
 }
 
-/// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model. Nothing is built: the checkpoint is served as
-/// it is.
+/// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model or with TensorRT-LLM's own server. Nothing is
+/// built: the checkpoint is served as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmPyTorchEngine {
-    /// Version of TensorRT-LLM, 1.0 or later. Absent means the one in `status.defaults`.
+    /// Version of TensorRT-LLM: 1.0 or later behind Triton, and 1.2 or later with its own server. Absent means the one
+    /// in `status.defaults`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$"))]
     pub version: Option<String>,
-    /// Serving image. Absent means NVIDIA's Triton image of that version. With your own image, any version from 1.0
-    /// on works.
+    /// Serving image. Absent means NVIDIA's Triton image of that version, or NVIDIA's image of TensorRT-LLM for its own
+    /// server. With your own image, any version that the server allows works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
+    /// What takes requests: Triton by default, or TensorRT-LLM's own server, `trtllm-serve`. Only driver AgentRun
+    /// measures the latter.
+    #[serde(default, skip_serializing_if = "EngineServer::is_default")]
+    pub server: EngineServer,
     /// Share of the memory left after loading that the KV cache uses.
     #[serde(default = "most_of_it")]
     pub kv_cache_free_gpu_memory: Percent,
@@ -238,6 +251,7 @@ impl Default for TensorRtLlmPyTorchEngine {
         Self {
             version: None,
             image: None,
+            server: EngineServer::default(),
             kv_cache_free_gpu_memory: most_of_it(),
             max_seq_len: None,
             options: NoBuildSettings::default(),

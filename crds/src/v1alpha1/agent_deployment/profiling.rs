@@ -369,6 +369,8 @@ const HAS_RUNS: &str =
 const IS_FOR_MODEL_ANALYZER: &str = "self.profiling.workloads.exists(w, has(w.prompts)) && \
      self.engine.backend != 'SGLang' && \
      (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI') && \
+     (!has(self.engine.tensorRTLLMPyTorch) || !has(self.engine.tensorRTLLMPyTorch.server) || \
+     self.engine.tensorRTLLMPyTorch.server != 'OpenAI') && \
      (!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
      self.engine.tensorRTLLM.entry != 'Ensemble')";
 
@@ -397,15 +399,17 @@ pub(super) fn counts_requests(counted: Counted) -> Rule {
     .field_path(format!(".slo.{field}.unit"))
 }
 
-/// The rule of a spec that vLLM's own server needs a driver that measures it.
-pub(super) fn measures_vllms_own_server() -> Rule {
+/// The rule of a spec that the own server of an engine, where its block chooses that, needs a driver that measures it.
+pub(super) fn measures_chosen_server_of(block: &str) -> Rule {
     let measures = is_driver(|driver| !driver.requires_triton(), HAS_RUNS);
-    Rule::new(format!(
-        "!has(self.engine) || !has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
-         self.engine.vllm.server != 'OpenAI' || {measures}"
-    ))
-    .message("Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.vllm.server to Triton")
-    .field_path(".profiling.driver")
+    let rule = format!(
+        "!has(self.engine) || !has(self.profiling) || !has(self.engine.{block}) || !has(self.engine.{block}.server) || \
+         self.engine.{block}.server != 'OpenAI' || {measures}"
+    );
+    let message = format!(
+        "Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.{block}.server to Triton"
+    );
+    Rule::new(rule).message(message.as_str()).field_path(".profiling.driver")
 }
 
 /// The rule of a spec that a backend with a server of its own needs a driver that measures it.

@@ -195,7 +195,9 @@ pub(super) fn limits_of_gpus_can_be_measured() -> Rule {
          has(self.serving.tritonResources) && has(self.serving.tritonResources.limits) && \
          'nvidia.com/gpu' in self.serving.tritonResources.limits && \
          self.serving.tritonResources.limits['nvidia.com/gpu'].matches('[1-9]') && self.engine.backend != 'SGLang' && \
-         (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI'))",
+         (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI') && \
+         (!has(self.engine.tensorRTLLMPyTorch) || !has(self.engine.tensorRTLLMPyTorch.server) || \
+         self.engine.tensorRTLLMPyTorch.server != 'OpenAI'))",
     )
     .message(
         "slo.gpu bounds what Triton samples of its GPUs in a campaign: add profiling, nvidia.com/gpu to \

@@ -47,6 +47,11 @@ fn what_is_asked_what_is_loaded_and_what_is_configured(
 )]
 #[case::behind_triton(ServedBy::NoBuild(NoBuildBackend::VLLM), r#"{"noBuild":"VLLM"}"#, false)]
 #[case::own_server(ServedBy::NoBuild(NoBuildBackend::VLLMOpenAI), r#"{"noBuild":"VLLMOpenAI"}"#, true)]
+#[case::trtllm_serve(
+    ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorchOpenAI),
+    r#"{"noBuild":"TensorRTLLMPyTorchOpenAI"}"#,
+    true
+)]
 fn what_is_written_is_read_and_says_who_loads_at_the_start(
     #[case] served_by: ServedBy,
     #[case] written: &str,
@@ -74,6 +79,7 @@ fn names_of_the_api_are_those_that_are_written() {
 #[case::pytorch_flow(TextDialect::LlmApi, false)]
 #[case::vllms_own_server(TextDialect::OpenAi, true)]
 #[case::sglangs_own_server(TextDialect::SgLang, true)]
+#[case::trtllm_serve(TextDialect::TrtLlm, true)]
 #[case::completions_of_any_make(TextDialect::Completions, false)]
 #[case::chats_of_any_make(TextDialect::Chat, false)]
 fn a_dialect_says_whether_its_requests_may_have_formats(#[case] dialect: TextDialect, #[case] expected: bool) {

@@ -11,12 +11,17 @@ class Completions(BaseHTTPRequestHandler):
     """Health and completions."""
 
     protocol_version = "HTTP/1.1"
-    model = ""
+    model: str | None = ""
+    """Its name in requests; where it is none, any will do."""
 
     def steps(self, body: dict) -> Iterator[Step]:
         """The states of one generation."""
         ignores_end = body.get("ignore_eos", False)
         return generate(body["max_tokens"], body.get("stop") or [], lambda: False, ignores_end=ignores_end)
+
+    def refusal(self, body: dict) -> str | None:
+        """Why a request is refused, if it is."""
+        return None
 
     def do_GET(self):
         """Answers once the checkpoint was found."""
@@ -25,12 +30,14 @@ class Completions(BaseHTTPRequestHandler):
     def do_POST(self):
         """Answers with a completion: as one, or as a stream with an event a token."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.path != "/v1/completions" or body["model"] != self.model:
+        if self.path != "/v1/completions" or body["model"] != (self.model or body["model"]):
             message = f"The model `{body.get('model')}` does not exist."
             self._answer(404, json.dumps({"error": {"message": message, "code": 404}}).encode())
             return
-        if body["temperature"] != 0:
+        message = self.refusal(body)
+        if message is None and body["temperature"] != 0:
             message = "the stand-in takes the likeliest tokens alone"
+        if message is not None:
             self._answer(400, json.dumps({"error": {"message": message, "code": 400}}).encode())
             return
         if not body["stream"]:
@@ -68,7 +75,7 @@ class Completions(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def serve(handler: type[Completions], model: str, host: str, port: int) -> None:
-    """Serves a model until it is ended."""
+def serve(handler: type[Completions], model: str | None, host: str, port: int) -> None:
+    """Serves a model until it is ended, by one name or by any."""
     handler.model = model
     ThreadingHTTPServer((host, port), handler).serve_forever()

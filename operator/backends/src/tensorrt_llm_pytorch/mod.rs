@@ -1,28 +1,36 @@
-//! TensorRT-LLM's PyTorch flow. Pure.
+//! TensorRT-LLM's PyTorch flow, behind Triton and with its own server. Pure.
 //!
-//! Its `llmapi` model reads `<version>/model.yaml`: the arguments of `tensorrt_llm.LLM` and, in `triton_config`, those
-//! of Triton's configuration
+//! Triton's `llmapi` model reads `<version>/model.yaml`: the arguments of `tensorrt_llm.LLM` and, in `triton_config`,
+//! those of Triton's configuration
 //! (<https://github.com/NVIDIA/TensorRT-LLM/tree/main/triton_backend/all_models/llmapi/tensorrt_llm>). It is in the
-//! images beside the templates of engines, and the only one that 1.3 keeps.
+//! images beside the templates of engines, and the only one that 1.3 keeps. TensorRT-LLM's own server gets the same but
+//! for what concerns Triton: see [`own_server`].
 //!
 //! Which GPU computes which format: NVIDIA/TensorRT-LLM docs/source/features/quantization.md at 09d4c79.
+
+mod own_server;
 
 use serde_json::{Map, Value, json};
 
 use crate::check::layers;
 use crate::formats::{KvCachePrecision, Precision};
 use crate::memory::Estimate;
-use crate::no_build::{Backend, Oldest, Releases, Request, Room, Serving, Weights, iteration, numbers, object};
+use crate::no_build::{
+    Backend, OWN_SERVER_FILE, Oldest, OwnServer, Releases, Request, Room, Serving, Weights, iteration, numbers, object,
+};
 use crate::tensorrt_llm::version::{RELEASES, Release};
 
-/// TensorRT-LLM's PyTorch flow, as the `llmapi` model.
-pub static BACKEND: Backend = Backend {
+const EXAMPLE: &str = "1.2.1";
+const PLAIN: &[Precision] = &[Precision::Fp16, Precision::Bf16];
+
+/// As Triton's `llmapi` model.
+pub static BEHIND_TRITON: Backend = Backend {
     name: "TensorRTLLMPyTorch",
     block: "tensorRTLLMPyTorch",
     product: "TensorRT-LLM",
     tool: "tensorrt_llm",
-    releases: Releases { example: "1.2.1", oldest: OLDEST, image, carried },
-    serves_plain: &[Precision::Fp16, Precision::Bf16],
+    releases: Releases { example: EXAMPLE, oldest: OLDEST, image, carried },
+    serves_plain: PLAIN,
     runs,
     methods: &[],
     pipeline: layers,
@@ -32,6 +40,36 @@ pub static BACKEND: Backend = Backend {
     arguments_file: "1/model.yaml",
     environment: &[],
     serving: Serving::TritonModel,
+};
+
+/// With TensorRT-LLM's own server.
+pub static OWN_SERVER: Backend = Backend {
+    name: "TensorRTLLMPyTorch",
+    block: "tensorRTLLMPyTorch",
+    product: "TensorRT-LLM",
+    tool: "tensorrt_llm",
+    releases: Releases {
+        example: EXAMPLE,
+        oldest: own_server::OLDEST,
+        image: |version| Some(format!("nvcr.io/nvidia/tensorrt-llm/release:{version}")),
+        carried: Vec::new,
+    },
+    serves_plain: PLAIN,
+    runs,
+    methods: &[],
+    pipeline: layers,
+    own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
+    room,
+    arguments: own_server::arguments,
+    arguments_file: OWN_SERVER_FILE,
+    // Versions after 1.2 report their use otherwise (tensorrt_llm/usage; `TRTLLM_NO_USAGE_STATS`).
+    environment: &[("TRTLLM_NO_USAGE_STATS", "1")],
+    serving: Serving::Own(OwnServer {
+        ordered: |engine| vec!["--own-server=TensorRTLLMPyTorchOpenAI".to_owned(), format!("--engine={engine}")],
+        program: "trtllm-serve",
+        module: None,
+        command: own_server::command,
+    }),
 };
 
 /// Before it, the `llmapi` model was not stable.

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use slipway_crds::{
     labels::{GPU_PRODUCT, GPU_RESOURCE},
-    v1alpha1::agent_deployment::{Precision, VllmServer, backend_and_server},
+    v1alpha1::agent_deployment::{EngineServer, Precision, backend_and_server},
 };
 
 use super::{
@@ -85,8 +85,8 @@ fn engine(options: &Options) -> Vec<String> {
             all
         }
         Engine::Known { backend, version, max_seq_len, calibration } => {
-            // Only vLLM has the field. Its other server is the default.
-            let is_open_ai = backend.no_build().is_some_and(|of| backend_and_server(of).1 == VllmServer::OpenAI);
+            // Where an engine has the field, Triton is its default.
+            let is_open_ai = backend.no_build().is_some_and(|of| backend_and_server(of).1 == EngineServer::OpenAI);
             let mut named = Vec::new();
             named.extend(is_open_ai.then(|| "server: OpenAI".to_owned()));
             named.extend(version.iter().map(|version| format!("version: {}", scalar(version))));

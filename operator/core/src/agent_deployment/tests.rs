@@ -21,6 +21,7 @@ mod gitops;
 mod in_place;
 mod layouts;
 mod no_build;
+mod own_servers;
 mod predictions;
 mod preflight;
 mod prior;

@@ -146,7 +146,10 @@ fn of_none(curves: &[(&Setup, &Curve)], subject: Subject<'_>, engines: &[(Served
 const fn backend(served_by: ServedBy) -> Option<&'static str> {
     match served_by {
         ServedBy::Custom => None,
-        ServedBy::TensorRtLlm { .. } | ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorch) => Some("trtllm"),
+        ServedBy::TensorRtLlm { .. }
+        | ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorch | NoBuildBackend::TensorRTLLMPyTorchOpenAI) => {
+            Some("trtllm")
+        }
         ServedBy::NoBuild(NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI) => Some("vllm"),
         ServedBy::NoBuild(NoBuildBackend::SGLang) => Some("sglang"),
     }

@@ -23,7 +23,7 @@ use slipway_operator_core::{
     },
 };
 
-const FIXTURES: [&str; 13] = [
+const FIXTURES: [&str; 14] = [
     "minimal",
     "full",
     "claim",
@@ -32,6 +32,7 @@ const FIXTURES: [&str; 13] = [
     "tensorrt-llm",
     "tensorrt-llm-ensemble",
     "tensorrt-llm-pytorch",
+    "trtllm-serve",
     "vllm",
     "vllm-open-ai",
     "sglang",
@@ -163,7 +164,8 @@ fn pods_of_every_layout() {
     }
     // The third layout makes other pods, and gives the sidecar another configuration, where a checkpoint comes with the
     // engine.
-    let has_checkpoint = |name: &&str| ["tensorrt-llm", "vllm", "sglang"].iter().any(|start| name.starts_with(start));
+    let has_checkpoint =
+        |name: &&str| ["tensorrt-llm", "trtllm-serve", "vllm", "sglang"].iter().any(|start| name.starts_with(start));
     for name in FIXTURES.into_iter().filter(has_checkpoint) {
         let objects = fixture_of(name, Layout::V3);
         let is_of_sidecar = |object: &&Value| object["data"].get("config.json").is_some();
@@ -172,7 +174,7 @@ fn pods_of_every_layout() {
         with_snapshots(|| insta::assert_snapshot!(format!("{name}-V3"), as_yaml(all.iter().collect())));
     }
     // The fourth makes other pods where Triton serves.
-    for name in FIXTURES.into_iter().filter(|name| !["vllm-open-ai", "sglang"].contains(name)) {
+    for name in FIXTURES.into_iter().filter(|name| !["vllm-open-ai", "sglang", "trtllm-serve"].contains(name)) {
         let objects = of_layout(&fixture_of(name, Layout::V4));
         with_snapshots(|| insta::assert_snapshot!(format!("{name}-V4"), as_yaml(objects.iter().collect())));
     }

@@ -21,8 +21,8 @@ const SIGKILL: i32 = 9;
 /// Lines by which a failure is classed where no process of vLLM raised anything.
 const LAST_LINES: usize = 40;
 /// Of systems, CUDA and engines: texts of vllm/v1/worker/utils.py, vllm/v1/core/kv_cache_utils.py, and of SGLang's
-/// model_executor/model_runner.py.
-const MEMORY: [&str; 7] = [
+/// model_executor/model_runner.py, and of TensorRT-LLM's _torch/pyexecutor/py_executor_creator.py.
+const MEMORY: [&str; 8] = [
     "out of memory",
     "bad_alloc",
     "cannot allocate memory",
@@ -30,6 +30,17 @@ const MEMORY: [&str; 7] = [
     "less than desired gpu memory utilization",
     "larger than the available kv cache memory",
     "not enough memory. please try to increase --mem-fraction-static",
+    "due to insufficient gpu memory",
+];
+
+/// Of models and of arguments, the last two by which TensorRT-LLM's server refuses a name in its file and an option.
+const REFUSED: [&str; 6] = [
+    "failed to load",
+    "invalid argument",
+    "model configuration",
+    "unrecognized arguments",
+    "extra inputs are not permitted",
+    "no such option",
 ];
 
 impl Ending {
@@ -77,7 +88,7 @@ impl Ending {
         } else if self.signal.is_some() {
             // A refusal is an exit. What a crash left in the log may be about a model that was refused long before.
             FailureClass::Infrastructure
-        } else if says(&["failed to load", "invalid argument", "model configuration", "unrecognized arguments"]) {
+        } else if says(&REFUSED) {
             FailureClass::BadModel
         } else {
             FailureClass::Infrastructure
@@ -139,6 +150,11 @@ mod tests {
         assert_eq!(class("libnvinfer.so.10: error while loading shared libraries"), FailureClass::ImageMismatch);
         assert_eq!(class("ValueError: No available memory for the cache blocks."), FailureClass::InsufficientMemory);
         assert_eq!(class("vllm: error: unrecognized arguments: --enforce-eagerly"), FailureClass::BadModel);
+        let unknown = "  Extra inputs are not permitted [type=extra_forbidden, input_value=True, input_type=bool]";
+        assert_eq!(class(unknown), FailureClass::BadModel);
+        assert_eq!(class("Error: No such option: --tp"), FailureClass::BadModel);
+        let memory = "RuntimeError: Executor creation failed due to insufficient GPU memory.";
+        assert_eq!(class(memory), FailureClass::InsufficientMemory);
         assert_eq!(class("something else"), FailureClass::Infrastructure);
     }
 

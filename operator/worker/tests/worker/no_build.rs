@@ -55,6 +55,7 @@ impl Bench {
         bench.write(&format!("store/{}/checkpoint.json", paths::checkpoint(&hash::bytes(b"model"))), "[]");
         bench.write("backends/vllm/model.py", "import vllm");
         bench.write("bin/vllm", "#!/usr/bin/env python3");
+        bench.write("bin/trtllm-serve", "#!/usr/bin/env python3");
         bench.program("bin/python3", "#!/bin/sh\n# A module is looked for.\nexit 0\n");
         for (path, text) in LLM_API {
             bench.write(&format!("llmapi/{path}"), text);
@@ -155,6 +156,7 @@ fn a_checkpoint_and_its_repository_are_one_artifact(#[case] backend: NoBuildBack
 #[rstest]
 #[case(NoBuildBackend::VLLMOpenAI)]
 #[case(NoBuildBackend::SGLang)]
+#[case(NoBuildBackend::TensorRTLLMPyTorchOpenAI)]
 fn an_engines_own_server_has_a_file_of_options_and_no_repository(#[case] backend: NoBuildBackend) {
     let bench = Bench::new();
     let task = bench.assemble(backend).unwrap();
@@ -205,6 +207,11 @@ fn refusal(bench: &Bench, backend: NoBuildBackend) -> (FailureClass, String) {
     "bin/python3",
     NoBuildBackend::SGLang,
     "the image lacks program python3: check that it is an image of SGLang 1.2.3"
+)]
+#[case(
+    "bin/trtllm-serve",
+    NoBuildBackend::TensorRTLLMPyTorchOpenAI,
+    "the image lacks program trtllm-serve: check that it is an image of TensorRT-LLM 1.2.3"
 )]
 #[case(
     "llmapi/1/model.py",

@@ -94,6 +94,12 @@ fn took(version: &str) -> TakenDefaults {
     "6247d962f3"
 )]
 #[case(
+    "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, server: OpenAI, maxSeqLen: 131072}}",
+    "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {server: OpenAI}}",
+    "engine-47fed64840",
+    "fd3402f6f4"
+)]
+#[case(
     "{backend: TensorRTLLM, tensorRTLLM: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLM}",
     "engine-66ef2b8576",

@@ -8,7 +8,7 @@ use slipway_crds::{
     identity::content_hash,
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{EngineBuilds, NoBuildBackend, Precision, Stage, VllmServer},
+        agent_deployment::{EngineBuilds, EngineServer, NoBuildBackend, Precision, Stage},
         engine::NoBuild,
         profile::ProfileInputs,
     },
@@ -39,9 +39,14 @@ backend: VLLM
 vllm: {version: 0.11.0, server: OpenAI, image: example.com/vllm-openai:0.11.0, maxSeqLen: 8192, prefixCaching: false}
 ";
 
-const SGLANG: &str = "
+pub(super) const SGLANG: &str = "
 backend: SGLang
 sglang: {version: 0.5.9, image: example.com/sglang:0.5.9, maxSeqLen: 8192, prefixCaching: false}
+";
+
+pub(super) const TRTLLM_SERVE: &str = "
+backend: TensorRTLLMPyTorch
+tensorRTLLMPyTorch: {version: 1.2.1, server: OpenAI, image: example.com/trtllm:1.2.1, maxSeqLen: 8192, prefixCaching: false}
 ";
 
 fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
@@ -53,7 +58,7 @@ fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
     })
 }
 
-fn h100(engine: &str) -> Cluster {
+pub(super) fn h100(engine: &str) -> Cluster {
     on("NVIDIA-H100-80GB-HBM3", engine, &[Precision::BF16])
 }
 
@@ -81,7 +86,7 @@ fn builds(cluster: &Cluster) -> Vec<(Precision, NoBuild)> {
 }
 
 /// What an engine is told, as its backend reads it.
-fn told(cluster: &Cluster) -> Value {
+pub(super) fn told(cluster: &Cluster) -> Value {
     let (_, (spec, _)) = cluster.engines.iter().next().expect("one engine");
     let order = crate::engine::no_build::order_of(spec).expect("an order").expect("of one without a build");
     serde_json::from_str(&order.arguments).expect("JSON")
@@ -182,31 +187,8 @@ fn vllms_own_server_takes_tritons_place() {
     );
 }
 
-#[test]
-fn sglangs_server_takes_tritons_place() {
-    let cluster = h100(SGLANG).resolved().fetched();
-    assert_eq!(
-        told(&cluster),
-        json!({
-            "host": "127.0.0.1", "port": 8000, "served-model-name": "agent", "sampling-defaults": "openai", "dtype": "bfloat16",
-            "kv-cache-dtype": "auto", "tp-size": 1, "pp-size": 1, "context-length": 8192, "max-running-requests": 64,
-            "max-prefill-tokens": 8192, "chunked-prefill-size": 8192, "mem-fraction-static": 0.85, "disable-radix-cache": true,
-        })
-    );
-    let cluster = cluster.with_engine_built(Precision::BF16);
-    let server = serving_container(&cluster, "triton");
-    assert_eq!(server.image.as_deref(), Some("example.com/sglang:0.5.9"));
-    let command = "python3 -m sglang.launch_server --model-path /slipway/engine/checkpoint --config \
-                   /slipway/engine/server/config.yaml";
-    assert_eq!(server.command.unwrap_or_default().join(" "), command);
-    assert_eq!(
-        sidecars_server(&cluster),
-        json!({"endpoint": "http://127.0.0.1:8000", "modelName": "agent", "dialect": "SgLang"})
-    );
-}
-
 /// Where the sidecar of the pods that serve finds its engine.
-fn sidecars_server(cluster: &Cluster) -> Value {
+pub(super) fn sidecars_server(cluster: &Cluster) -> Value {
     let config = cluster.plan().children.iter().find_map(|child| match child {
         Child::ConfigMap(map) => map.data.as_ref()?.get("config.json").cloned(),
         _ => None,
@@ -375,7 +357,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 #[case::a_server_that_reads_no_file(
     |c: Cluster| c.edited(|spec| {
         let vllm = spec.engine.as_mut().unwrap().vllm.as_mut().unwrap();
-        (vllm.version, vllm.server) = (Some("0.8.5".to_owned()), VllmServer::OpenAI);
+        (vllm.version, vllm.server) = (Some("0.8.5".to_owned()), EngineServer::OpenAI);
     }),
     "spec.engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use \
      0.9.0 or later, or engine.vllm.server Triton"
@@ -409,6 +391,13 @@ fn what_cannot_be_served_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clu
     "SGLang",
     NoBuildBackend::SGLang,
     &["supervise", "--own-server=SGLang", "--engine=/slipway/engine"],
+    false
+)]
+#[case(
+    TRTLLM_SERVE,
+    "TensorRTLLMPyTorchOpenAI",
+    NoBuildBackend::TensorRTLLMPyTorchOpenAI,
+    &["supervise", "--own-server=TensorRTLLMPyTorchOpenAI", "--engine=/slipway/engine"],
     false
 )]
 fn an_engine_is_scored_and_measured_as_it_is_served(
