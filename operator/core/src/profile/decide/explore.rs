@@ -55,7 +55,7 @@ pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<C
 }
 
 /// What several engines do, as one state: the first one's, with the words of all.
-fn together(working: Vec<CampaignState>) -> Option<CampaignState> {
+pub(super) fn together(working: Vec<CampaignState>) -> Option<CampaignState> {
     working.into_iter().reduce(|all, next| match (all, next) {
         (
             CampaignState::Working { purpose, reason, message },

@@ -1,4 +1,8 @@
 //! Close points are measured again in turn before one of them wins, so that a disturbed minute does not choose. Pure.
+//!
+//! Every round starts its engines again, because pods of one engine differ. With `parallelJobs` the engines of a round
+//! are measured side by side, as they were explored. A start may take longer than what is measured after it, and what
+//! disturbs the cluster then disturbs them alike.
 
 use slipway_crds::{
     conditions::Reason,
@@ -13,9 +17,13 @@ use slipway_selection::{
 };
 use slipway_worker_contract::ProfileEnd;
 
-use super::job::{self, Affordable, JobStep};
+use super::{
+    engine::creates_a_job,
+    explore::together,
+    job::{self, Affordable, JobStep},
+};
 use crate::{
-    plan::Note,
+    plan::{AT_ONCE, Note},
     profile::{
         build::budget::Budget,
         parts::{Found, MAX_MEASUREMENTS, Parts, Planned},
@@ -26,7 +34,7 @@ use crate::{
     },
 };
 
-/// Outcome of a look at one round of an engine's close points.
+/// Outcome of a look at a round of close points, or at those of one engine.
 enum RoundStep {
     /// It goes on by itself.
     Working(CampaignState),
@@ -43,9 +51,11 @@ pub fn repeat(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<Ca
         if has_begun_confirming(before) {
             return None;
         }
-        for scope in scopes(inputs, before) {
+        // Who takes part in a round depends on all rows before it, also on those that this look finds.
+        for at in 0.. {
             let status = parts.found.seen_from(before);
-            match parts.join(round(world, &status, &scope)) {
+            let scopes = rounds(inputs, &status).into_iter().nth(at)?;
+            match parts.join(round(world, &status, &scopes)) {
                 RoundStep::Working(state) => {
                     parts.add(announcement(inputs, before, &parts.found));
                     return Some(state);
@@ -60,7 +70,8 @@ pub fn repeat(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<Ca
 
 /// Why not every close point was measured as often as it was to be, as it is said of a choice.
 pub fn what_is_missing(inputs: &ProfileInputs, status: &ProfileStatus) -> Option<String> {
-    let next = scopes(inputs, status).into_iter().map(|scope| missing(status, &scope).len()).find(|left| *left > 0)?;
+    let scopes = rounds(inputs, status).into_iter().flatten();
+    let next = scopes.map(|scope| missing(status, &scope).len()).find(|left| *left > 0)?;
     Some(format!("close points were not all measured again: {}", affordable(inputs, status, next)?))
 }
 
@@ -77,18 +88,21 @@ fn open<'a>(inputs: &'a ProfileInputs, status: &'a ProfileStatus) -> impl Iterat
 
 /// The rounds in their order, each with a Job for every engine that has a close point. None where the status has no
 /// room for their rows.
-fn scopes<'a>(inputs: &'a ProfileInputs, status: &ProfileStatus) -> Vec<JobScope<'a>> {
+fn rounds<'a>(inputs: &'a ProfileInputs, status: &ProfileStatus) -> Vec<Vec<JobScope<'a>>> {
     if status.measurements.len() + open(inputs, status).count() > MAX_MEASUREMENTS {
         return Vec::new();
     }
+    let turns = close::turns(inputs, &status.measurements);
+    turns.chunk_by(|a, b| a.round == b.round).map(|round| scopes(inputs, status, round)).collect()
+}
+
+/// The Jobs of one round.
+fn scopes<'a>(inputs: &'a ProfileInputs, status: &ProfileStatus, turns: &[Turn]) -> Vec<JobScope<'a>> {
     let mut scopes: Vec<JobScope<'a>> = Vec::new();
-    for turn in close::turns(inputs, &status.measurements) {
-        let row = &status.measurements[turn.point];
-        let Some((engine, point)) = place(inputs, row) else { continue };
+    for turn in turns {
+        let Some((engine, point)) = place(inputs, &status.measurements[turn.point]) else { continue };
         let of_engine = scopes.iter_mut().find_map(|scope| match scope {
-            JobScope::Repeat { engine: of, round, points } if *round == turn.round && of.name == engine.name => {
-                Some(points)
-            }
+            JobScope::Repeat { engine: of, points, .. } if of.name == engine.name => Some(points),
             JobScope::Repeat { .. } | JobScope::Explore { .. } | JobScope::Confirm { .. } => None,
         });
         match of_engine {
@@ -105,12 +119,50 @@ fn place<'a>(inputs: &'a ProfileInputs, row: &Measurement) -> Option<(&'a Profil
     Some((engine, Point { configuration, level: row.level }))
 }
 
-fn round(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>) -> Planned<RoundStep> {
+/// Looks at the Jobs of a round: one after another, or as many at once as the AgentDeployment allows.
+fn round(world: &ProfileWorld, before: &ProfileStatus, scopes: &[JobScope<'_>]) -> Planned<RoundStep> {
+    let most = world.agent.most_at_once();
+    Planned::of(|parts| {
+        let (mut working, mut to_come, mut is_budget_used) = (Vec::new(), 0, false);
+        for scope in scopes {
+            let status = parts.found.seen_from(before);
+            let is_full = working.len() >= most || creates_a_job(parts) || is_budget_used;
+            // The number may have been lowered since: a Job that runs is still polled.
+            if is_full && !is_begun(world, &status, scope) {
+                continue;
+            }
+            match parts.join(measure(world, &status, scope, to_come)) {
+                RoundStep::Working(state) => {
+                    to_come += missing(&parts.found.seen_from(before), scope).len();
+                    working.push(state);
+                }
+                RoundStep::Measured => {}
+                RoundStep::BudgetUsed => is_budget_used = true,
+            }
+        }
+        if creates_a_job(parts) && working.len() < most {
+            parts.add(Parts::look_within(AT_ONCE));
+        }
+        match together(working) {
+            Some(state) => RoundStep::Working(state),
+            None if is_budget_used => RoundStep::BudgetUsed,
+            None => RoundStep::Measured,
+        }
+    })
+}
+
+/// Whether the Job of a scope was recorded.
+fn is_begun(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>) -> bool {
+    let hash = scope.hash(&world.name, &world.spec.input_hash, status);
+    status.jobs.iter().any(|job| job.kind == scope.kind() && job.input_hash == hash)
+}
+
+/// Looks at the Job of one engine in a round. Beside Jobs whose rows are still `to_come` it may have to wait for what
+/// they leave of the budget.
+fn measure(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>, to_come: usize) -> Planned<RoundStep> {
     let inputs = &world.spec.inputs;
-    let hash = scope.hash(&world.name, &world.spec.input_hash, before);
-    let is_begun = before.jobs.iter().any(|job| job.kind == scope.kind() && job.input_hash == hash);
     let left = missing(before, scope).len();
-    if left == 0 && !is_begun {
+    if left == 0 && !is_begun(world, before, scope) {
         return Parts::default().with(RoundStep::Measured);
     }
     Planned::of(|parts| {
@@ -120,7 +172,12 @@ fn round(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>) -> 
             _ => affordable(inputs, before, left),
         };
         let is_affordable = left == 0 || refusal.is_none();
-        let step = parts.join(job::run(world, before, scope, refusal.map_or(Affordable::Yes, Affordable::No)));
+        let of_scope = match refusal {
+            Some(words) => Affordable::No(words),
+            None if affordable(inputs, before, to_come + left).is_some() => Affordable::Later,
+            None => Affordable::Yes,
+        };
+        let step = parts.join(job::run(world, before, scope, of_scope));
         let status = parts.found.seen_from(before);
         let words = match step {
             JobStep::Working(state) => return RoundStep::Working(state),

@@ -72,9 +72,93 @@ fn points_of_several_engines_take_turns_as_well() {
         "engine-b: instances-1 at 4, instances-2 at 4",
         "engine-b: instances-2 at 4, instances-1 at 4",
         "engine-a: instances-2 at 1",
+        "engine-b: instances-1 at 4, instances-2 at 4",
+        "engine-b: instances-2 at 4, instances-1 at 4",
     ];
-    assert_eq!(rounds(&cluster), turns);
+    assert_eq!(rounds(&cluster), turns, "two rounds tell engine-a apart, and four are the most");
     assert_eq!(chosen(&status).0, "engine-b");
+    assert_eq!(chosen(&status).1, "instances-2");
+}
+
+/// Of two engines a point each is close, and two may be measured at once.
+fn side_by_side() -> Cluster {
+    let mut cluster = cluster();
+    cluster.disturbed.insert(("engine-a", "instances-2", 0), 17_500);
+    cluster.disturbed.insert(("engine-b", "instances-2", 0), 17_100);
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster
+}
+
+/// Both engines are explored; the Jobs that run then, after all is settled.
+fn explored_at_once(cluster: &mut Cluster) -> Vec<String> {
+    cluster.settle();
+    let explored = cluster.named.clone();
+    assert_eq!(explored.len(), 2, "both are explored at once");
+    for job in explored {
+        cluster.end_job(&job, ProfileEnd::Complete, 0);
+    }
+    cluster.settle();
+    cluster.named[2..].to_vec()
+}
+
+#[test]
+fn with_parallel_jobs_the_engines_of_a_round_are_measured_side_by_side() {
+    let mut cluster = side_by_side();
+    let first = explored_at_once(&mut cluster);
+    let turns = ["engine-a: instances-2 at 1", "engine-b: instances-1 at 4, instances-2 at 4"];
+    assert_eq!(rounds(&cluster), turns);
+    let (_, message) = cluster.told();
+    assert_eq!(message.matches("runs").count(), 2, "{message}");
+
+    cluster.end_job(&first[0], ProfileEnd::Complete, 0);
+    cluster.settle();
+    assert_eq!(rounds(&cluster).len(), 2, "the next round waits for the whole of this one");
+    cluster.end_job(&first[1], ProfileEnd::Complete, 0);
+    cluster.settle();
+    let turns = ["engine-b: instances-2 at 4, instances-1 at 4", "engine-a: instances-2 at 1"];
+    assert_eq!(rounds(&cluster)[2..], turns);
+    for job in cluster.named[4..].to_vec() {
+        cluster.end_job(&job, ProfileEnd::Complete, 0);
+    }
+    let status = cluster.finish().clone();
+    assert_eq!((chosen(&status).0, chosen(&status).1), ("engine-b", "instances-2"));
+    let rounds: Vec<_> = repeated(&status).iter().filter_map(|row| row.round).collect();
+    assert_eq!(rounds, [1, 1, 1, 2, 2, 2, 3, 3, 4, 4], "two rounds tell engine-a apart");
+}
+
+#[test]
+fn a_job_beside_another_waits_where_the_budget_has_room_for_one_of_them() {
+    let mut cluster = side_by_side();
+    cluster.world.spec.inputs.budget.measurements = 10;
+    let first = explored_at_once(&mut cluster);
+    assert_eq!(rounds(&cluster), ["engine-a: instances-2 at 1"]);
+    cluster.end_job(&first[0], ProfileEnd::Complete, 0);
+    let status = cluster.finish().clone();
+    assert_eq!((rounds(&cluster).len(), repeated(&status).len()), (1, 1));
+    let words = "close points were not all measured again: spec.profiling.budget.measurements leaves 1, and a round \
+                 takes 2";
+    assert!(why(&status).contains(words), "{}", why(&status));
+}
+
+#[test]
+fn a_job_of_a_round_is_still_looked_at_when_fewer_may_run_at_once() {
+    let mut cluster = side_by_side();
+    let first = explored_at_once(&mut cluster);
+    cluster.world.agent.parallel_jobs = None;
+    cluster.end_job(&first[1], ProfileEnd::Complete, 0);
+    cluster.settle();
+    assert_eq!(repeated(&cluster.world.status).len(), 2, "the rows of the second Job are known");
+}
+
+/// What a round shows reaches the status with the end of its Job, and the next round depends on it.
+#[test]
+fn a_third_round_follows_where_two_disagree() {
+    let mut cluster = disturbed();
+    cluster.disturbed.insert(("engine-b", "instances-2", 1), 16_000);
+    cluster.disturbed.insert(("engine-b", "instances-1", 2), 15_500);
+    let status = cluster.finish().clone();
+    let rounds: Vec<_> = repeated(&status).iter().filter_map(|row| row.round).collect();
+    assert_eq!(rounds, [1, 1, 2, 2, 3, 3, 4, 4]);
     assert_eq!(chosen(&status).1, "instances-2");
 }
 
