@@ -137,13 +137,25 @@ probe_pod() {
 JSON
 }
 
-# NVIDIA's Triton images, by the version of TensorRT-LLM in them.
+# The Triton image that the operator takes for a version of TensorRT-LLM: the newest that carries it. A test of
+# operator/backends holds this table against the operator's.
 image_of_version() {
   local release
   case $VERSION in
-    0.15.*) release=24.11 ;; 0.16.*) release=24.12 ;; 0.17.*) release=25.01 ;; 0.18.0) release=25.03 ;;
-    0.18.*) release=25.04 ;; 0.19.*) release=25.05 ;; 0.20.*) release=25.06 ;; 0.21.*) release=25.08 ;;
-    1.0.*) release=25.09 ;; 1.1.*) release=25.11 ;; 1.2.0) release=26.03 ;; 1.2.*) release=26.04 ;;
+    0.15.0) release=24.11 ;;
+    0.16.0) release=24.12 ;;
+    0.17.0) release=25.01 ;;
+    0.17.0.post1) release=25.02 ;;
+    0.18.0) release=25.03 ;;
+    0.18.2) release=25.04 ;;
+    0.19.0) release=25.05 ;;
+    0.20.0) release=25.07 ;;
+    0.21.0) release=25.08 ;;
+    1.0.0) release=25.10 ;;
+    1.0.3) release=25.11 ;;
+    1.1.0) release=26.02 ;;
+    1.2.0) release=26.03 ;;
+    1.2.1) release=26.07 ;;
     *) printf 'no image is known for %s: name one with --image\n' "$VERSION" >&2 && return 1 ;;
   esac
   printf 'nvcr.io/nvidia/tritonserver:%s-trtllm-python-py3\n' "$release"

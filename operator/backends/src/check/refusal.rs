@@ -123,8 +123,8 @@ pub enum Problem {
     },
     /// Calibration does not fit.
     #[error(
-        "{precision} is made of the whole model on the build's GPUs: about {:.0} GiB for its weights, their quantized copy and \
-         activations, and {gpus} GPUs have {:.0}; {remedy}",
+        "{precision} is made of the whole model on the build's GPUs: about {:.0} GiB for its weights and their quantized \
+         copy, beside activations, and {gpus} GPUs have {:.0}; {remedy}",
         gib(*.needed), gib(*.available)
     )]
     CalibrationMemory {

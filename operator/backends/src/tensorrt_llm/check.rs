@@ -224,9 +224,10 @@ fn calibration_memory(asked: &Asked, built: &Built) -> Option<Refusal> {
     let needed = |precision: Precision| elements * (16.0 + precision.weight_bits()) / 8.0;
     let calibrated = asked.precisions.iter().enumerate().filter(|(_, precision)| precision.needs_calibration());
     let (index, precision) = calibrated.into_iter().find(|(_, precision)| needed(**precision) > available)?;
-    let enough = (needed(*precision) / memory(asked)).ceil();
-    let remedy = if enough <= f64::from(asked.gpus_per_node) {
-        format!("set nvidia.com/gpu in serving.tritonResources to {enough:.0} or more")
+    // Activations come on top, and nodes have one, two, four or eight GPUs: upstream says four of 80 GB for 210 GB.
+    let enough = ((needed(*precision) / memory(asked)).ceil() as u32).next_power_of_two();
+    let remedy = if enough <= asked.gpus_per_node {
+        format!("set nvidia.com/gpu in serving.tritonResources to {enough} or more")
     } else {
         "choose GPUs with more memory, or a checkpoint that is quantized already".to_owned()
     };

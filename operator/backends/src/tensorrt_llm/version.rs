@@ -208,6 +208,8 @@ fn nearest(version: Version) -> Version {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use pretty_assertions::assert_eq;
     use rstest::rstest;
 
@@ -263,6 +265,17 @@ mod tests {
         let rows =
             ["0.15.0", "0.18.2", "0.20.0", "1.0.0", "1.0.3", "1.2.1"].map(|version| find(version).unwrap().tensorrt);
         assert_eq!(rows, ["10.6.0", "10.9.0.34", "10.10.0.31", "10.11.0.33", "10.13.3.9", "10.14.1.48"]);
+    }
+
+    /// The kit looks at an image of its own accord before an engine is built with it.
+    #[test]
+    fn the_acceptance_kit_looks_at_the_image_that_builds() {
+        let steps = include_str!("../../../../e2e/gpu/accept/steps.sh");
+        let of_kit: BTreeMap<&str, &str> =
+            steps.lines().filter_map(|line| line.trim().strip_suffix(" ;;")?.split_once(") release=")).collect();
+        let text: Vec<String> = RELEASES.iter().map(|release| release.version.to_string()).collect();
+        let of_operator = text.iter().map(|version| (version.as_str(), find(version).unwrap().tag)).collect();
+        assert_eq!(of_kit, of_operator);
     }
 
     #[test]

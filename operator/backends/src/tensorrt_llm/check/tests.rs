@@ -230,8 +230,8 @@ fn calibration_needs_the_model_in_16_bits_beside_its_quantized_copy() {
     assert_eq!(
         with(2),
         [
-            "search.precision[0]: FP8 is made of the whole model on the build's GPUs: about 197 GiB for its weights, their quantized copy \
-             and activations, and 2 GPUs have 159; set nvidia.com/gpu in serving.tritonResources to 3 or more"
+            "search.precision[0]: FP8 is made of the whole model on the build's GPUs: about 197 GiB for its weights and their quantized \
+             copy, beside activations, and 2 GPUs have 159; set nvidia.com/gpu in serving.tritonResources to 4 or more"
         ]
     );
     assert_eq!(with(4), Vec::<String>::new());
