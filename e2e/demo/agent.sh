@@ -70,9 +70,11 @@ ask_through() {
 }
 
 # Users, as many as spec.slo.throughput speaks of, so that there is something to observe beside what was predicted.
+#   SLIPWAY_RUNS_PER_SECOND=N    (default: 2, as in the demo's manifest)
 send_traffic() {
   run_kubectl --namespace "$NAMESPACE" delete job traffic --ignore-not-found --cascade=foreground
-  manifest traffic.yaml | run_kubectl --namespace "$NAMESPACE" apply -f -
+  manifest traffic.yaml | sed "s/--per-second, \"2\"/--per-second, \"${SLIPWAY_RUNS_PER_SECOND:-2}\"/" |
+    run_kubectl --namespace "$NAMESPACE" apply -f -
   run_kubectl --namespace "$NAMESPACE" wait --for='jsonpath={.status.ready}=1' --timeout=1m job/traffic
   run_kubectl --namespace "$NAMESPACE" logs --follow job/traffic
   run_kubectl --namespace "$NAMESPACE" wait --for=condition=Complete --timeout=1m job/traffic

@@ -44,6 +44,26 @@ end_clients() {
   wait "$!"
 }
 
+# What became of the clients' requests, by revision; every one must have been answered.
+count_requests() {
+  local log
+  log=$(mktemp)
+  end_clients "$log"
+  python3 -c '
+import json, sys
+summary = json.loads(open(sys.argv[1]).read().splitlines()[-1])
+for revision, counts in sorted(summary["revisions"].items()):
+    latency = counts.get("latency")
+    times = "p50 %d ms, p95 %d ms" % (latency["p50"] / 1000, latency["p95"] / 1000) if latency else "none answered"
+    print("revision %s: %d answered, %d failed, %s" % (revision, counts["ok"], counts["failed"], times))
+print(*summary["errors"], sep="\n")
+failed = sum(counts["failed"] for counts in summary["revisions"].values())
+if failed:
+    sys.exit("%d requests were not answered" % failed)
+' "$log"
+  rm "$log"
+}
+
 # The namespace of a release, or nothing.
 namespace_of_release() { run_helm list --all-namespaces --filter "^$1\$" --no-headers | awk '{print $2; exit}'; }
 

@@ -52,22 +52,6 @@ apply_regression() {
   printf '\nrolled back %d s after the slow revision got half of the traffic\n' "$(seconds_since "$begun")"
 }
 
-# The clients' log ends with the counts of all requests.
-count_requests() {
-  local log
-  log=$(mktemp)
-  end_clients "$log"
-  python3 -c '
-import json, sys
-summary = json.loads(open(sys.argv[1]).read().splitlines()[-1])
-for revision, counts in sorted(summary["revisions"].items()):
-    latency = counts.get("latency")
-    times = "p50 %d ms, p95 %d ms" % (latency["p50"] / 1000, latency["p95"] / 1000) if latency else "none answered"
-    print("revision %s: %d answered, %d failed, %s" % (revision, counts["ok"], counts["failed"], times))
-' "$log"
-  rm "$log"
-}
-
 main() {
   local started=$SECONDS
   [[ -z ${DEMO_KUBECONFIG:-} ]] || fail "cluster" /dev/null \

@@ -3,6 +3,7 @@
 # tools.
 #
 #   SLIPWAY_GPU_MANIFEST=NAME    a manifest of e2e/manifests/demo (default: gpu.yaml)
+#   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 10, for which the manifests' figures are predicted)
 #   SLIPWAY_QUESTIONS=N          held-out questions that it is asked (default: 200)
 #   SLIPWAY_EXACT_PERCENT=N      how many of 100 it must answer exactly (default: 95)
 set -euo pipefail
@@ -15,11 +16,12 @@ source "$GPU_SCRIPTS/lib/node.sh"
 # shellcheck source=../demo/agent.sh
 source "$REPOSITORY/e2e/demo/agent.sh"
 
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-10}
 readonly REPORT=$LOGS/facts-agent.html MANIFEST=${SLIPWAY_GPU_MANIFEST:-gpu.yaml}
 
 apply_gpu_agent() {
   gpu_manifest "$MANIFEST" | in_namespace apply -f -
-  run_slipway wait facts-agent --timeout 15m
+  run_slipway wait facts-agent --timeout 25m
 }
 
 # What the container with vLLM has: its user, its GPU, and what vLLM says of itself.
@@ -40,6 +42,7 @@ write_report() { run_slipway report facts-agent --output "$REPORT"; }
 main() {
   local started=$SECONDS
   name_tools
+  step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "$(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_gpu_agent
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent

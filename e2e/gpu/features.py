@@ -13,6 +13,10 @@ own counters or its answers show it:
     together      all of the above in one server
 
     features.py --config FILE [--only NAME...] [--out FOLDER]
+    features.py --checkpoint FOLDER --only lora
+
+Random weights of a large shape give every token the same probability, with an adapter or without. So an adapter is seen
+with a small checkpoint that was trained, such as e2e/model/checkpoints/react-256.
 
 Fails unless each feature was seen. Results are written after each server.
 """
@@ -20,6 +24,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 import urllib.request
@@ -80,7 +85,8 @@ def write_adapter(config: Path, folder: Path) -> None:
     from safetensors.torch import save_file
 
     shape = json.loads(config.read_text())
-    hidden, width = shape["hidden_size"], shape["head_dim"]
+    hidden = shape["hidden_size"]
+    width = shape.get("head_dim") or hidden // shape["num_attention_heads"]
     queries, keys = width * shape["num_attention_heads"], width * shape["num_key_value_heads"]
     sizes = {"q_proj": (hidden, queries), "k_proj": (hidden, keys), "v_proj": (hidden, keys),
              "o_proj": (queries, hidden)}
@@ -127,7 +133,7 @@ def complete(origin: str, prompt: list[int], **more) -> dict:
 
 def prompt_of(seed: int, tokens: int) -> list[int]:
     """Words, a few of them again and again, so that what comes next has come before."""
-    return [300 + 1000 * seed + position % 50 for position in range(tokens)]
+    return [300 + (61 * seed + position % 50) % 250 for position in range(tokens)]
 
 
 def greedy(origin: str) -> dict:
@@ -184,8 +190,7 @@ def is_place(text: str) -> bool:
 
 
 def lora(origin: str) -> dict:
-    """Random weights say one token again and again, with an adapter or without, and give it all of the probability. The
-    logarithms of what is left for other tokens tell them apart."""
+    """How far an adapter moves the least of the likeliest tokens' log probabilities, beside what a repetition does."""
     with urllib.request.urlopen(f"{origin}/v1/models", timeout=30) as response:
         names = [model["id"] for model in json.load(response)["data"]]
 
@@ -220,6 +225,14 @@ def see(feature: str, origin: str, rows: dict) -> dict:
     return {name: checks[name]() for name in names}
 
 
+def of_weights(folder: Path) -> tuple[str, ...]:
+    """The options of a checkpoint that has weights; its context may be shorter."""
+    if not (folder / "model.safetensors").exists():
+        return ()
+    length = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
+    return ("--load-format", "auto", "--max-model-len", str(min(length, 4096)))
+
+
 def serve(feature: str, folder: Path, out: Path, rows: dict) -> dict:
     """Starts a server with a feature, and looks for it."""
     own = out / feature
@@ -227,7 +240,7 @@ def serve(feature: str, folder: Path, out: Path, rows: dict) -> dict:
     # JSON is YAML.
     (own / "config.yaml").write_text(json.dumps(options(feature, folder / ADAPTER), indent=1))
     started = time.monotonic()
-    process, origin = start_vllm(folder, own, ("--config", own / "config.yaml"))
+    process, origin = start_vllm(folder, own, (*of_weights(folder), "--config", own / "config.yaml"))
     try:
         ready = time.monotonic() - started
         return see(feature, origin, rows) | {"readySeconds": ready, "memory": memory((own / "vllm.log").read_text())}
@@ -238,14 +251,19 @@ def serve(feature: str, folder: Path, out: Path, rows: dict) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", type=Path, required=True)
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--config", type=Path, help="shape of random weights")
+    model.add_argument("--checkpoint", type=Path, help="folder of a checkpoint with its own weights")
     parser.add_argument("--only", nargs="+", choices=FEATURES, default=FEATURES)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", tempfile.gettempdir())))
     asked = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as name:
-        write_checkpoint(asked.config, Path(name))
-        write_adapter(asked.config, Path(name) / ADAPTER)
+        if asked.checkpoint:
+            shutil.copytree(asked.checkpoint, name, dirs_exist_ok=True)
+        else:
+            write_checkpoint(asked.config, Path(name))
+        write_adapter(Path(name) / "config.json", Path(name) / ADAPTER)
         for feature in asked.only:
             try:
                 rows[feature] = serve(feature, Path(name), asked.out, rows)

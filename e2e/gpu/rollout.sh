@@ -13,6 +13,9 @@ source "$GPU_SCRIPTS/lib/node.sh"
 # shellcheck source=../demo/agent.sh
 source "$REPOSITORY/e2e/demo/agent.sh"
 
+# The users that teach the look-up service what will be asked.
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20}
+
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
 
 deploy_agent() {
@@ -68,20 +71,12 @@ slow_revision() {
   [[ $(status_of stage) == RolledBack && $(status_of rollout.stable) == "$serving" ]]
 }
 
-# The clients' log ends with the counts of all requests, by revision.
-count_requests() {
-  local log
-  log=$(mktemp)
-  end_clients "$log"
-  tail -n 1 "$log"
-  rm "$log"
-}
-
 main() {
   local started=$SECONDS look
   name_tools
   look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
   step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"
+  step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "$look" deploy_agent
   step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
