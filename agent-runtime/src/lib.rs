@@ -1,7 +1,7 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
-//! [`chat_template`], [`outbound`], [`clock`], `aside` and [`trace_context`] know none of them. [`traces`] tells a
+//! [`chat_template`], [`outbound`], [`clock`], `aside`, [`ordered_value`] and [`trace_context`] know none of them. [`traces`] tells a
 //! receiver what runs did. [`access`] knows clients and their tenants, for the [`api`]. [`readiness`] keeps the pod's
 //! readiness true, [`objectives`] takes edited objectives over, [`bridge`] stands by itself in containers of MCP
 //! servers, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
@@ -21,6 +21,7 @@ mod events;
 pub mod failure;
 pub mod install;
 pub mod objectives;
+pub mod ordered_value;
 pub mod outbound;
 pub mod readiness;
 pub mod telemetry;

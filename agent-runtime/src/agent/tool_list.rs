@@ -1,12 +1,15 @@
-//! Tools as models are trained to see them: the JSON of OpenAI's API, its keys in the usual order. Pure.
+//! Tools as models are trained to see them: the JSON of OpenAI's API, its keys in the order of their author. Pure.
 
 use serde_json::{Map, Value, json};
 
-use crate::tools::{ShownTool, ToolInput};
+use crate::{
+    ordered_value::OrderedValue,
+    tools::{ShownTool, ToolInput},
+};
 
 use super::wishes::ClientTool;
 
-/// Keys of a schema that come first, in this order; the others follow in that of their letters.
+/// Keys that come first in a schema whose order is not known, in this order; the others follow in that of their letters.
 const ORDER: [&str; 12] = [
     "type",
     "description",
@@ -24,7 +27,7 @@ const ORDER: [&str; 12] = [
 
 /// The list of tools, as JSON: the agent's, and then the client's.
 pub(super) fn for_template<'a>(own: &[String], clients: impl Iterator<Item = &'a ClientTool>) -> String {
-    let clients = clients.map(|tool| written(&tool.name, &tool.description, &tool.parameters));
+    let clients = clients.map(|tool| written(&tool.name, &tool.description, &spaced(&tool.parameters)));
     format!("[{}]", own.iter().cloned().chain(clients).collect::<Vec<_>>().join(", "))
 }
 
@@ -41,16 +44,16 @@ pub(super) fn described(list: &str) -> String {
 pub(super) fn function(tool: &ShownTool) -> String {
     let ShownTool { name, description, input } = tool;
     let parameters = match input {
-        ToolInput::Typed(schema) | ToolInput::Served(schema) => schema.clone(),
-        ToolInput::Texts(names) => texts(&names.iter().map(String::as_str).collect::<Vec<_>>()),
-        ToolInput::Text(name) => texts(&[name]),
+        ToolInput::Typed(schema) => ordered(schema),
+        ToolInput::Served(schema) => spaced(schema),
+        ToolInput::Texts(names) => ordered(&texts(&names.iter().map(String::as_str).collect::<Vec<_>>())),
+        ToolInput::Text(name) => ordered(&texts(&[name])),
     };
     written(name, description, &parameters)
 }
 
-fn written(name: &str, description: &str, parameters: &Value) -> String {
+fn written(name: &str, description: &str, parameters: &str) -> String {
     let (name, description) = (json!(name), json!(description));
-    let parameters = ordered(parameters);
     format!(
         "{{\"type\": \"function\", \"function\": {{\"name\": {name}, \"description\": {description}, \
          \"parameters\": {parameters}}}}}"
@@ -63,7 +66,21 @@ fn texts(names: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": names })
 }
 
-/// A schema as JSON. An API server sorts the keys of objects; lists keep their order, so the required properties come
+/// A schema as JSON, in its own order.
+fn spaced(schema: &OrderedValue) -> String {
+    match schema {
+        OrderedValue::Object(object) => {
+            let members = object.iter().map(|(key, value)| pair(key, &spaced(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        OrderedValue::Array(items) => format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", ")),
+        OrderedValue::Null | OrderedValue::Bool(_) | OrderedValue::Number(_) | OrderedValue::String(_) => {
+            schema.to_string()
+        }
+    }
+}
+
+/// A schema of the agent's configuration as JSON. An API server sorts the keys of objects; lists keep their order, so the required properties come
 /// first in theirs.
 fn ordered(schema: &Value) -> String {
     match schema {

@@ -1,6 +1,6 @@
 //! What a client asks of a run beside an answer: tools of its own, the answer's format, where to stop. Pure.
 
-use serde_json::Value;
+use crate::ordered_value::OrderedValue;
 
 /// What a client asks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub struct ClientTool {
     /// What it is for.
     pub description: String,
     /// JSON Schema of its arguments.
-    pub parameters: Value,
+    pub parameters: OrderedValue,
 }
 
 /// Which of the client's tools the model calls. The agent's own are not meant.
@@ -55,7 +55,7 @@ pub enum AnswerFormat {
     /// An object of JSON.
     JsonObject,
     /// A value of JSON that this schema allows.
-    JsonSchema(Value),
+    JsonSchema(OrderedValue),
 }
 
 /// A call of a client's tool.
@@ -112,15 +112,15 @@ impl AnswerFormat {
 }
 
 /// About how many bytes a value has as JSON.
-fn bytes(value: &Value) -> usize {
+fn bytes(value: &OrderedValue) -> usize {
     /// Of every value, beside its text: something is done for each.
     const OF_A_VALUE: usize = 8;
     OF_A_VALUE
         + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len(),
-            Value::Array(all) => all.iter().map(bytes).sum(),
-            Value::Object(all) => all.iter().map(|(name, value)| name.len() + bytes(value)).sum(),
+            OrderedValue::Null | OrderedValue::Bool(_) | OrderedValue::Number(_) => 0,
+            OrderedValue::String(text) => text.len(),
+            OrderedValue::Array(all) => all.iter().map(bytes).sum(),
+            OrderedValue::Object(all) => all.iter().map(|(name, value)| name.len() + bytes(value)).sum(),
         }
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_wishes_are_about_those_of_their_json() {
-        let schema = || json!({"type": "object", "properties": {"names": {"enum": ["x".repeat(9_000), 1, null]}}});
+        let schema = || OrderedValue::from(json!({"type": "object", "properties": {"names": {"enum": ["x".repeat(9_000), 1, null]}}}));
         let tool = ClientTool { name: "find".into(), description: "d".repeat(900), parameters: schema() };
         let wishes = Wishes { tools: vec![tool], format: AnswerFormat::JsonSchema(schema()), ..Wishes::default() };
         let written = 2 * schema().to_string().len() + 904;

@@ -17,10 +17,11 @@ use std::{error::Error, sync::Arc};
 
 use futures::{future::BoxFuture, stream::BoxStream};
 
-use serde_json::{Number, Value};
+use serde_json::Number;
 use slipway_runtime_config::Sampling;
 
 use crate::{
+    ordered_value::OrderedValue,
     outbound::{AuthoritiesError, HeadersError},
     trace_context::TraceContext,
 };
@@ -132,7 +133,7 @@ pub enum Guide {
     /// An object of JSON.
     JsonObject,
     /// A value of JSON that this schema allows.
-    JsonSchema(Value),
+    JsonSchema(OrderedValue),
 }
 
 /// How a prompt is written.

@@ -296,7 +296,7 @@ impl Inner {
                 request::completion(self.server, &self.model, generation)
             }
         };
-        let write = || Bytes::from(body().to_string());
+        let write = || Bytes::from(serde_json::to_vec(&body()).unwrap_or_default());
         let tokens = generation.tokens.as_ref().map_or(0, |tokens| tokens.len() * size_of::<u32>());
         if generation.prompt.len() + tokens > LONG { aside(write) } else { write() }
     }

@@ -11,11 +11,13 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
     sync::{broadcast, mpsc, oneshot, watch},
 };
+
+use crate::ordered_value::{OrderedMap, OrderedValue};
 
 use super::lines::{self, Head, Line, MAX_LINE_BYTES};
 
@@ -30,7 +32,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
 
 /// A response, but for its id.
-type Message = Map<String, Value>;
+type Message = OrderedMap;
 /// Who waits for which response; nobody any more once the program has said its last.
 type Pending = Option<BTreeMap<u64, oneshot::Sender<Message>>>;
 
@@ -41,7 +43,7 @@ pub(super) struct Peer {
     ids: AtomicU64,
     notifications: broadcast::Sender<Arc<str>>,
     /// What the handshake gave. There is one for as long as the program runs.
-    handshake: Arc<tokio::sync::Mutex<Option<Value>>>,
+    handshake: Arc<tokio::sync::Mutex<Option<OrderedValue>>>,
     /// What the program says of its revisions. It is asked once.
     discovery: watch::Sender<Discovery>,
     pub(super) is_initialized: AtomicBool,
@@ -97,17 +99,17 @@ impl Peer {
     /// Asks, and returns the response but for its id.
     pub(super) async fn ask(&self, mut request: Message) -> Result<Message, Gone> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        request.insert("id".to_owned(), json!(id));
+        request.insert("id", json!(id).into());
         let (sender, response) = oneshot::channel();
         self.pending().as_mut().ok_or(Gone)?.insert(id, sender);
         let _open = Open { peer: self, id };
-        self.input.send(Value::Object(request).to_string()).await.map_err(|_| Gone)?;
+        self.input.send(OrderedValue::Object(request).to_string()).await.map_err(|_| Gone)?;
         response.await.map_err(|_| Gone)
     }
 
     /// Sends what wants no answer.
     pub(super) async fn tell(&self, notification: Message) -> Result<(), Gone> {
-        self.input.send(Value::Object(notification).to_string()).await.map_err(|_| Gone)
+        self.input.send(OrderedValue::Object(notification).to_string()).await.map_err(|_| Gone)
     }
 
     /// A program shakes hands once. A client that comes again gets what the first one got, also where that one did not
@@ -115,7 +117,7 @@ impl Peer {
     pub(super) async fn shake_hands(self: &Arc<Self>, request: Message) -> Result<Message, Gone> {
         let mut known = Arc::clone(&self.handshake).lock_owned().await;
         if let Some(result) = known.clone() {
-            return Ok(Map::from_iter([("result".to_owned(), result)]));
+            return Ok(Message::from_iter([("result".to_owned(), result)]));
         }
         let peer = Arc::clone(self);
         let asked = tokio::spawn(async move {
@@ -174,20 +176,20 @@ impl Peer {
     }
 
     /// Never waits: a program that reads nothing would keep us from reading what it writes.
-    fn tell_if_possible(&self, message: &Value) {
+    fn tell_if_possible(&self, message: &serde_json::Value) {
         if let Err(error) = self.input.try_send(message.to_string()) {
             tracing::warn!(%error, "the MCP server does not read its standard input");
         }
     }
 
     /// Takes what the program has said.
-    fn take(&self, message: Value) {
+    fn take(&self, message: OrderedValue) {
         let mut message = match message {
-            Value::Object(message) => message,
-            Value::Array(several) => return several.into_iter().for_each(|one| self.take(one)),
+            OrderedValue::Object(message) => message,
+            OrderedValue::Array(several) => return several.into_iter().for_each(|one| self.take(one)),
             _ => return tracing::warn!("the MCP server wrote a line that is not a message of JSON-RPC"),
         };
-        let method = message.get("method").and_then(Value::as_str);
+        let method = message.get("method").and_then(OrderedValue::as_str);
         match (method, message.get("id")) {
             (Some("ping"), Some(id)) => self.tell_if_possible(&json!({ "jsonrpc": "2.0", "id": id, "result": {} })),
             (Some(_), Some(id)) => {
@@ -195,9 +197,9 @@ impl Peer {
                 self.tell_if_possible(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
             }
             // Without listeners nobody needs it.
-            (Some(_), None) => drop(self.notifications.send(Value::Object(message).to_string().into())),
+            (Some(_), None) => drop(self.notifications.send(OrderedValue::Object(message).to_string().into())),
             (None, id) => {
-                let asked = id.and_then(Value::as_u64).and_then(|id| self.take_pending(id));
+                let asked = id.and_then(OrderedValue::as_u64).and_then(|id| self.take_pending(id));
                 message.remove("id");
                 // Who asked may have gone.
                 asked.map(|asked| asked.send(message));
@@ -231,7 +233,8 @@ impl Peer {
             Head { id: None, .. } => self.pending().as_mut().map(mem::take).unwrap_or_default().into_values().collect(),
         };
         let message = format!("the answer is longer than {MAX_LINE_BYTES} bytes");
-        let response = Map::from_iter([("error".to_owned(), json!({ "code": INTERNAL_ERROR, "message": message }))]);
+        let error = json!({ "code": INTERNAL_ERROR, "message": message });
+        let response = Message::from_iter([("error".to_owned(), error.into())]);
         for one in asked {
             // Who asked may have gone.
             drop(one.send(response.clone()));

@@ -16,7 +16,9 @@ use axum::{
     routing::post,
 };
 use futures::{Stream, StreamExt};
-use serde_json::{Map, Value, json};
+use serde_json::json;
+
+use crate::ordered_value::{OrderedMap, OrderedValue};
 
 use super::peer::{Gone, Peer};
 
@@ -40,13 +42,13 @@ pub(super) fn router(peer: Arc<Peer>) -> Router {
 
 /// A message of the client's.
 async fn take(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    let Ok(message) = serde_json::from_slice::<Map<String, Value>>(&body) else {
+    let Ok(message) = serde_json::from_slice::<OrderedMap>(&body) else {
         return refusal(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not a message of JSON-RPC");
     };
     if !shared.knows(&headers) {
         return refusal(StatusCode::NOT_FOUND, INVALID_REQUEST, "the session has ended");
     }
-    let method = message.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let method = message.get("method").and_then(OrderedValue::as_str).unwrap_or_default().to_owned();
     let id = message.get("id").cloned();
     match (method.as_str(), id) {
         ("initialize", Some(id)) => shared.shake_hands(id, message).await,
@@ -89,13 +91,13 @@ impl Shared {
     }
 
     /// A session that is this run of the program.
-    async fn shake_hands(&self, id: Value, request: Map<String, Value>) -> Response {
+    async fn shake_hands(&self, id: OrderedValue, request: OrderedMap) -> Response {
         let response = self.peer.shake_hands(request).await;
         ([(SESSION, self.session.to_string())], answer(id, response)).into_response()
     }
 
     /// What the program says by itself, and at last the end of the subscription.
-    fn subscribe(self, id: Value, request: Map<String, Value>) -> impl Stream<Item = String> + Send {
+    fn subscribe(self, id: OrderedValue, request: OrderedMap) -> impl Stream<Item = String> + Send {
         let mut said = self.peer.listen();
         stream! {
             let peer = Arc::clone(&self.peer);
@@ -123,17 +125,17 @@ fn events(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
-fn answer(id: Value, response: Result<Map<String, Value>, Gone>) -> Response {
+fn answer(id: OrderedValue, response: Result<OrderedMap, Gone>) -> Response {
     match response {
         Ok(response) => json_response(StatusCode::OK, &with_id(id, response)),
         Err(Gone) => gone(),
     }
 }
 
-fn with_id(id: Value, mut response: Map<String, Value>) -> Value {
-    response.insert("jsonrpc".to_owned(), json!("2.0"));
-    response.insert("id".to_owned(), id);
-    Value::Object(response)
+fn with_id(id: OrderedValue, mut response: OrderedMap) -> OrderedValue {
+    response.insert("jsonrpc", json!("2.0").into());
+    response.insert("id", id);
+    OrderedValue::Object(response)
 }
 
 fn gone() -> Response {
@@ -144,6 +146,6 @@ fn refusal(status: StatusCode, code: i64, message: &str) -> Response {
     json_response(status, &json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } }))
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response {
+fn json_response(status: StatusCode, body: &impl ToString) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use slipway_runtime_config::Tool;
 
+use crate::ordered_value::{OrderedMap, OrderedValue};
+
 /// What a model may know of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownTool {
@@ -23,8 +25,8 @@ pub enum ToolInput {
     Text(&'static str),
     /// What fits this schema, and has no other properties.
     Typed(Value),
-    /// What fits this schema, whose other keywords its service checks.
-    Served(Value),
+    /// What fits this schema, whose other keywords its service checks. It is shown as the service writes it.
+    Served(OrderedValue),
 }
 
 impl From<&Tool> for ShownTool {
@@ -58,14 +60,14 @@ impl ShownTool {
 }
 
 /// The arguments of a schema, those that may be missing with a question mark.
-fn arguments(schema: &Value) -> String {
-    let required: Vec<_> = schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
-    let written = |(name, _): (&String, &Value)| match required.contains(&&Value::String(name.clone())) {
+fn arguments(schema: &OrderedValue) -> String {
+    let required = schema.get("required").and_then(OrderedValue::as_array).unwrap_or_default();
+    let written = |(name, _): (&str, &OrderedValue)| match required.iter().any(|one| one.as_str() == Some(name)) {
         true => format!("{name:?}"),
         false => format!("{name:?}?"),
     };
-    let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().map(written).collect::<Vec<_>>().join(", ")
+    let properties = schema.get("properties").and_then(OrderedValue::as_object);
+    properties.into_iter().flat_map(OrderedMap::iter).map(written).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -82,9 +84,10 @@ mod tests {
         };
         assert_eq!(line("", ToolInput::Texts(Vec::new())), "lookup");
         assert_eq!(line("Looks facts up.", ToolInput::Text("expression")), "lookup: Looks facts up.");
-        let schema = json!({ "type": "object", "properties": { "city": {}, "unit": {} }, "required": ["city"] });
-        let expected = r#"lookup: Two lines. (JSON: {"city", "unit"?})"#;
+        let schema = r#"{"type": "object", "properties": {"unit": {}, "city": {}}, "required": ["city"]}"#;
+        let schema = serde_json::from_str(schema).expect("it is JSON");
+        let expected = r#"lookup: Two lines. (JSON: {"unit"?, "city"})"#;
         assert_eq!(line("Two\nlines.\n", ToolInput::Served(schema)), expected);
-        assert_eq!(line("", ToolInput::Served(json!({ "type": "object" }))), "lookup: (JSON: {})");
+        assert_eq!(line("", ToolInput::Served(json!({ "type": "object" }).into())), "lookup: (JSON: {})");
     }
 }

@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 81] = [
+const PURE: [&str; 82] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -88,6 +88,7 @@ const PURE: [&str; 81] = [
     "chat_template/environment.rs",
     "chat_template/python.rs",
     "chat_template/tags.rs",
+    "ordered_value.rs",
     "outbound/pause.rs",
     "outbound/retry_after.rs",
     "telemetry/engine_load.rs",

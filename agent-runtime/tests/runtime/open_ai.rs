@@ -406,7 +406,7 @@ async fn ask_with_wishes(of: OpenAiServer, behavior: Behavior) -> (Value, Result
         id: "run-1".into(),
         prompt: "?".into(),
         max_tokens: 7,
-        guide: Some(Guide::JsonSchema(json!({ "type": "object" }))),
+        guide: Some(Guide::JsonSchema(json!({ "type": "object" }).into())),
         logprobs: Some(2),
         ..Generation::default()
     };

@@ -162,7 +162,7 @@ async fn a_request_has_only_fields_that_the_server_knows() {
             frequency_penalty_thousandths: Some(200),
             seed: Some(3),
         },
-        guide: Some(Guide::JsonSchema(json!({ "type": "object" }))),
+        guide: Some(Guide::JsonSchema(json!({ "type": "object" }).into())),
         logprobs: Some(2),
         ..Generation::default()
     };

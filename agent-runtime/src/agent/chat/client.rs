@@ -101,7 +101,7 @@ pub(super) fn schema(format: &AnswerFormat) -> Option<Schema> {
         AnswerFormat::JsonSchema(schema) => {
             let unknown = slipway_runtime_config::Unknown::Unchecked;
             // One that cannot be read at all was refused with the request, unless an engine is held to it.
-            Some(Schema::of_value(schema, "schema", unknown).unwrap_or_else(|_| Schema::anything()))
+            Some(Schema::of_value(&schema.clone().into(), "schema", unknown).unwrap_or_else(|_| Schema::anything()))
         }
     }
 }

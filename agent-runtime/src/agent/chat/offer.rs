@@ -13,6 +13,7 @@ use crate::{
         wishes::{ClientTool, Wishes},
     },
     chat_template::{self, JsonError},
+    ordered_value::OrderedValue,
     tools::{ShownTool, ToolInput},
 };
 
@@ -166,8 +167,8 @@ impl Fits {
     }
 
     /// A schema that cannot be read here is left to who runs the tool.
-    fn of(schema: &serde_json::Value) -> Self {
-        Schema::of_value(schema, "parameters", Unknown::Unchecked).map_or(Self::Anything, Self::Open)
+    fn of(schema: &OrderedValue) -> Self {
+        Schema::of_value(&schema.clone().into(), "parameters", Unknown::Unchecked).map_or(Self::Anything, Self::Open)
     }
 }
 

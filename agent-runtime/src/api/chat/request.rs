@@ -4,7 +4,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use slipway_runtime_config::Sampling;
 
-use crate::agent::{ClientCall, Conversation, Message, Role, Wishes};
+use crate::{
+    agent::{ClientCall, Conversation, Message, Role, Wishes},
+    ordered_value::OrderedMap,
+};
 
 use super::{
     super::{
@@ -58,7 +61,7 @@ pub(in crate::api) struct ChatRequest {
     #[serde(default, deserialize_with = "whole_number::optional")]
     seed: Option<i64>,
     #[serde(flatten)]
-    others: Map<String, Value>,
+    others: OrderedMap,
 }
 
 /// One message.
@@ -156,7 +159,7 @@ impl ChatRequest {
         let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, mut others, .. } = self;
         let asked = Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed };
         let wishes = wishes::take(&mut others)?.read(abilities)?;
-        let mut ignored = read_others(others, &REFUSED)?;
+        let mut ignored = read_others(others.into(), &REFUSED)?;
         let (asked, beyond) = asked.split(abilities.sampling);
         let sampling = sampling::read(asked)?;
         ignored.extend(beyond.into_iter().map(str::to_owned));

@@ -1,12 +1,13 @@
 //! What a chat completion asks for beside an answer: tools, format, stops, probabilities. Pure.
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use slipway_runtime_config::{Schema, Unknown};
 
 use crate::{
     agent::{AnswerFormat, ClientTool, ToolChoice, Wishes},
     api::{error::ApiError, service::Abilities, whole_number},
+    ordered_value::{OrderedMap, OrderedValue},
 };
 
 /// The most tools, stops and likely tokens of a request, as in the OpenAI API.
@@ -24,7 +25,7 @@ pub(in crate::api) struct WishFields {
     pub(in crate::api) tools: Option<Vec<ToolBody>>,
     pub(in crate::api) tool_choice: Option<Value>,
     pub(in crate::api) parallel_tool_calls: Option<bool>,
-    pub(in crate::api) response_format: Option<Value>,
+    pub(in crate::api) response_format: Option<OrderedValue>,
     pub(in crate::api) stop: Option<Stop>,
     pub(in crate::api) logprobs: Option<bool>,
     #[serde(default, deserialize_with = "whole_number::optional")]
@@ -41,7 +42,7 @@ pub(in crate::api) struct FieldNames {
     /// Its schema.
     pub(in crate::api) format_schema: &'static str,
     /// Where the schema stands in the format.
-    pub(in crate::api) schema_pointer: &'static str,
+    pub(in crate::api) schema_path: &'static [&'static str],
     /// What asks for probabilities.
     pub(in crate::api) logprobs: &'static str,
 }
@@ -51,7 +52,7 @@ impl FieldNames {
         format: "response_format",
         format_kind: "response_format.type",
         format_schema: "response_format.json_schema.schema",
-        schema_pointer: "/json_schema/schema",
+        schema_path: &["json_schema", "schema"],
         logprobs: "logprobs",
     };
 }
@@ -65,14 +66,14 @@ pub(in crate::api) struct ToolBody {
     /// As AG-UI has tools: without an envelope.
     name: Option<String>,
     description: Option<String>,
-    parameters: Option<Value>,
+    parameters: Option<OrderedValue>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
     description: Option<String>,
-    parameters: Option<Value>,
+    parameters: Option<OrderedValue>,
 }
 
 /// Where an answer ends.
@@ -183,12 +184,18 @@ fn read_tool(i: usize, tool: ToolBody) -> Result<ClientTool, ApiError> {
         return Err(ApiError::invalid(&path, "is missing; give the tool's name and parameters"));
     };
     let parameters = parameters.filter(|parameters| !parameters.is_null());
-    let parameters = parameters.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
+    let parameters = parameters.unwrap_or_else(no_parameters);
     if !parameters.is_object() {
         let problem = "is not an object; write the JSON Schema of the tool's arguments";
         return Err(ApiError::invalid(&format!("{path}.parameters"), problem));
     }
     Ok(ClientTool { name, description: description.unwrap_or_default(), parameters })
+}
+
+/// The schema of a tool that takes nothing.
+fn no_parameters() -> OrderedValue {
+    let kind = OrderedValue::String("object".to_owned());
+    OrderedValue::object([("type", kind), ("properties", OrderedValue::object([]))])
 }
 
 fn check_name(field: &str, name: &str, before: &[ClientTool], abilities: &Abilities) -> Result<(), ApiError> {
@@ -235,11 +242,11 @@ fn no_choice(found: &str) -> ApiError {
     ApiError::invalid("tool_choice", problem)
 }
 
-fn read_format(format: &Value, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
+fn read_format(format: &OrderedValue, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
     let kind = match format {
-        Value::Null => return Ok(AnswerFormat::Text),
-        Value::Object(format) if format.is_empty() => return Ok(AnswerFormat::Text),
-        format => format["type"].as_str().unwrap_or_default(),
+        OrderedValue::Null => return Ok(AnswerFormat::Text),
+        OrderedValue::Object(format) if format.is_empty() => return Ok(AnswerFormat::Text),
+        format => format.get("type").and_then(OrderedValue::as_str).unwrap_or_default(),
     };
     let format = match kind {
         "text" => return Ok(AnswerFormat::Text),
@@ -255,13 +262,13 @@ fn read_format(format: &Value, names: &FieldNames, abilities: &Abilities) -> Res
 }
 
 /// Checks a schema where the answer will be compared with it. An engine that is held to one knows more keywords.
-fn read_schema(format: &Value, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
+fn read_schema(format: &OrderedValue, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
     let field = names.format_schema;
-    let schema = format.pointer(names.schema_pointer).filter(|schema| schema.is_object());
+    let schema = format.at(names.schema_path).filter(|schema| schema.is_object());
     let Some(schema) = schema else { return Err(ApiError::invalid(field, "is missing; write a JSON Schema")) };
     if !abilities.takes_formats {
         let refused = |error: slipway_runtime_config::SchemaError| ApiError::invalid(field, error);
-        Schema::of_value(schema, "schema", Unknown::Refused).map_err(refused)?;
+        Schema::of_value(&schema.clone().into(), "schema", Unknown::Refused).map_err(refused)?;
     }
     Ok(AnswerFormat::JsonSchema(schema.clone()))
 }
@@ -305,17 +312,16 @@ fn read_logprobs(
 ///
 /// # Errors
 /// 400 that names a field of another type.
-pub(super) fn take(others: &mut Map<String, Value>) -> Result<WishFields, ApiError> {
+pub(super) fn take(others: &mut OrderedMap) -> Result<WishFields, ApiError> {
     const FIELDS: [&str; 7] =
         ["tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "logprobs", "top_logprobs"];
-    let mut fields = Map::new();
+    let mut fields = OrderedMap::default();
     for field in FIELDS {
         let Some(value) = others.remove(field) else { continue };
-        let alone = Value::Object(Map::from_iter([(field.to_owned(), value.clone())]));
-        if let Err(problem) = serde_json::from_value::<WishFields>(alone) {
+        if let Err(problem) = WishFields::deserialize(OrderedValue::object([(field, value.clone())])) {
             return Err(ApiError::invalid(field, format!("has another shape than it should: {problem}")));
         }
-        fields.insert(field.to_owned(), value);
+        fields.insert(field, value);
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|problem| ApiError::invalid("tools", problem))
+    WishFields::deserialize(OrderedValue::Object(fields)).map_err(|problem| ApiError::invalid("tools", problem))
 }

@@ -16,6 +16,7 @@ use crate::{
         service::Abilities,
         whole_number,
     },
+    ordered_value::{OrderedMap, OrderedValue},
 };
 
 use super::items::{self, Said};
@@ -32,7 +33,7 @@ const NAMES: FieldNames = FieldNames {
     format: "text.format",
     format_kind: "text.format.type",
     format_schema: "text.format.schema",
-    schema_pointer: "/schema",
+    schema_path: &["schema"],
     logprobs: "include",
 };
 /// What of `include` asks for probabilities.
@@ -61,7 +62,7 @@ pub(in crate::api) struct ResponseBody {
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     /// What the answer is to be: its `format`. A struct would be read from a list too.
-    text: Option<Map<String, Value>>,
+    text: Option<OrderedMap>,
     include: Option<Vec<String>>,
     #[serde(default, deserialize_with = "whole_number::optional")]
     top_logprobs: Option<u32>,
@@ -136,7 +137,7 @@ impl ResponseBody {
     }
 
     /// A field of `text`.
-    fn of_text(&self, name: &str) -> Option<Value> {
+    fn of_text(&self, name: &str) -> Option<OrderedValue> {
         self.text.as_ref()?.get(name).filter(|value| !value.is_null()).cloned()
     }
 
@@ -173,14 +174,14 @@ impl ResponseBody {
     }
 
     /// The fields that the response repeats. Those that were not sent have the API's defaults.
-    fn echo(&self, wishes: &Wishes, choice: Option<Value>, format: Option<Value>, asked: Asked) -> Map<String, Value> {
+    fn echo(&self, wishes: &Wishes, choice: Option<Value>, format: Option<OrderedValue>, asked: Asked) -> Map<String, Value> {
         let echo = json!({
             "instructions": self.instructions,
             "previous_response_id": self.previous_response_id,
             "tools": wishes.tools.iter().map(tool).collect::<Vec<_>>(),
             "tool_choice": choice.unwrap_or_else(|| json!("auto")),
             "parallel_tool_calls": !wishes.is_one_call,
-            "text": { "format": format.unwrap_or_else(|| json!({ "type": "text" })) },
+            "text": { "format": format.map_or_else(|| json!({ "type": "text" }), Value::from) },
             "metadata": self.metadata.clone().unwrap_or_default(),
             "max_output_tokens": self.max_output_tokens,
             "store": self.store.unwrap_or(true),

@@ -1,9 +1,13 @@
 //! What servers of the OpenAI API are asked for. Pure.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::OpenAiServer;
-use crate::backend::{Generation, Guide, sampling};
+use crate::{
+    backend::{Generation, Guide, sampling},
+    ordered_value::{OrderedMap, OrderedValue},
+};
 
 /// Texts that end a generation, at most: OpenAI's own servers take no more. All are cut at here as well.
 const STOP_WORDS: usize = 4;
@@ -11,8 +15,25 @@ const STOP_WORDS: usize = 4;
 /// What messages have for templates alone: hosted servers refuse such fields.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
+/// The body of a request.
+#[derive(Serialize)]
+pub(super) struct Body {
+    /// Fields whose keys may have any order.
+    #[serde(flatten)]
+    plain: Value,
+    /// Fields whose keys have that of their author.
+    #[serde(flatten)]
+    ordered: OrderedMap,
+}
+
+impl From<Value> for Body {
+    fn from(plain: Value) -> Self {
+        Self { plain, ordered: OrderedMap::default() }
+    }
+}
+
 /// The body of a generation for `/v1/completions`.
-pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generation) -> Value {
+pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generation) -> Body {
     let is_rendered = generation.wants_special_tokens();
     let text = match server {
         OpenAiServer::Vllm | OpenAiServer::TrtLlm => &generation.prompt,
@@ -43,7 +64,7 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
         body["stream_options"] = json!({"include_usage": true});
         sampling::write_if_set(*chosen, &mut body);
         write_stop_words(stop_words, &mut body);
-        return body;
+        return body.into();
     }
     if *wants_whole {
         body["stream"] = json!(false);
@@ -55,9 +76,6 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
     let has_stop_words = !stop_words.is_empty();
     if has_stop_words {
         body["stop"] = json!(stop_words);
-    }
-    if let Some(guide) = guide {
-        write_guide(server, guide, &mut body);
     }
     if let Some(top) = logprobs {
         body["logprobs"] = json!(server.likely_tokens(*top));
@@ -77,6 +95,10 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
     }
     if let Some(name) = server.keeps_stop_words().filter(|_| has_stop_words) {
         body[name] = json!(true);
+    }
+    let mut body = Body::from(body);
+    if let Some(guide) = guide {
+        write_guide(server, guide, &mut body);
     }
     body
 }
@@ -103,50 +125,48 @@ impl OpenAiServer {
 }
 
 /// The body of a generation for `/v1/chat/completions`. `limit` names the field with the most tokens.
-pub(super) fn chat(model: &str, generation: &Generation, limit: &str) -> Value {
+pub(super) fn chat(model: &str, generation: &Generation, limit: &str) -> Body {
     let Generation { prompt, max_tokens, stop_words, sampling: chosen, .. } = generation;
-    let (messages, tools) = conversation(prompt);
     let mut body = json!({
         "model": model,
-        "messages": messages,
         limit: max_tokens,
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    if let Some(tools) = tools {
-        body["tools"] = tools;
-    }
     sampling::write_if_set(*chosen, &mut body);
     write_stop_words(stop_words, &mut body);
-    body
+    Body { plain: body, ordered: conversation(prompt) }
 }
 
 /// The messages and tools that a prompt is. Warm-ups send texts alone.
-fn conversation(prompt: &str) -> (Value, Option<Value>) {
-    let read = serde_json::from_str::<Map<String, Value>>(prompt).ok();
-    let mut read = read.unwrap_or_default();
+fn conversation(prompt: &str) -> OrderedMap {
+    let mut read = serde_json::from_str::<OrderedMap>(prompt).unwrap_or_default();
+    let mut body = OrderedMap::default();
     match read.remove("messages") {
-        Some(Value::Array(messages)) => {
-            let messages = messages.into_iter().map(message).collect();
-            (Value::Array(messages), read.remove("tools").filter(|tools| !tools.is_null()))
+        Some(OrderedValue::Array(messages)) => {
+            body.insert("messages", OrderedValue::Array(messages.into_iter().map(message).collect()));
+            if let Some(tools) = read.remove("tools").filter(|tools| !tools.is_null()) {
+                body.insert("tools", tools);
+            }
         }
-        Some(_) | None => (json!([{"role": "user", "content": prompt}]), None),
+        Some(_) | None => body.insert("messages", json!([{"role": "user", "content": prompt}]).into()),
     }
+    body
 }
 
 /// A message as the API takes it: arguments are a text, and what only chat templates read is left out.
-fn message(mut message: Value) -> Value {
-    let is_of_tool = message["role"] == "tool";
-    if let Some(fields) = message.as_object_mut() {
-        THOUGHTS.iter().for_each(|name| drop(fields.remove(*name)));
+fn message(mut message: OrderedValue) -> OrderedValue {
+    let is_of_tool = message.get("role").and_then(OrderedValue::as_str) == Some("tool");
+    if let OrderedValue::Object(fields) = &mut message {
+        THOUGHTS.iter().for_each(|name| drop(fields.remove(name)));
         if is_of_tool {
             fields.remove("name");
         }
     }
-    let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
-    for arguments in calls.into_iter().flatten().filter_map(|call| call.pointer_mut("/function/arguments")) {
-        if !arguments.is_string() {
-            *arguments = json!(arguments.to_string());
+    if let Some(OrderedValue::Array(calls)) = message.get_mut("tool_calls") {
+        let arguments = |call| OrderedValue::get_mut(call, "function")?.get_mut("arguments");
+        for arguments in calls.iter_mut().filter_map(arguments).filter(|arguments| arguments.as_str().is_none()) {
+            *arguments = OrderedValue::String(arguments.to_string());
         }
     }
     message
@@ -160,20 +180,23 @@ fn write_stop_words(stop_words: &[String], body: &mut Value) {
 
 /// Holds tokens to a format: the servers' names of it for `/v1/completions`. TensorRT-LLM's takes the envelope of a
 /// `json_schema` for the schema itself (NVIDIA/TensorRT issue 4855), and has a name for a bare one.
-fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Value) {
-    match (server, guide) {
-        (OpenAiServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
-        (OpenAiServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
+fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Body) {
+    let text = |text: &str| OrderedValue::String(text.to_owned());
+    let (field, value) = match (server, guide) {
+        (OpenAiServer::SgLang, Guide::JsonObject) => ("json_schema", text("{\"type\":\"object\"}")),
+        (OpenAiServer::SgLang, Guide::JsonSchema(schema)) => ("json_schema", text(&schema.to_string())),
         (OpenAiServer::TrtLlm, Guide::JsonSchema(schema)) => {
-            body["response_format"] = json!({ "type": "json", "schema": schema });
+            ("response_format", OrderedValue::object([("type", text("json")), ("schema", schema.clone())]))
         }
         (
             OpenAiServer::Vllm | OpenAiServer::TrtLlm | OpenAiServer::Completions | OpenAiServer::Chat,
             Guide::JsonObject,
-        ) => body["response_format"] = json!({ "type": "json_object" }),
+        ) => ("response_format", OrderedValue::object([("type", text("json_object"))])),
         (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonSchema(schema)) => {
-            let named = json!({ "name": "answer", "schema": schema });
-            body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
+            let named = OrderedValue::object([("name", text("answer")), ("schema", schema.clone())]);
+            let format = OrderedValue::object([("type", text("json_schema")), ("json_schema", named)]);
+            ("response_format", format)
         }
-    }
+    };
+    body.ordered.insert(field, value);
 }

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     events::Events,
+    ordered_value::OrderedValue,
     outbound::{pause, retry_after},
     tools::service::{self, Service, ServiceError},
     trace_context::TraceContext,
@@ -75,7 +76,7 @@ pub(super) struct Question<'a> {
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) result: Value,
+    pub(super) result: OrderedValue,
     /// The session that begins with it.
     pub(super) session: Option<HeaderValue>,
 }
@@ -260,7 +261,7 @@ impl Client {
     }
 
     /// Follows the stream of an answer to its response. Earlier revisions let a server interrupt it.
-    async fn follow(&self, speech: &Speech, id: u64, mut response: Response) -> Result<Value, McpError> {
+    async fn follow(&self, speech: &Speech, id: u64, mut response: Response) -> Result<OrderedValue, McpError> {
         let mut events = Events::default();
         let mut left = MAX_ANSWER_BYTES;
         for _ in 0..=MAX_RESUMPTIONS {
@@ -285,7 +286,7 @@ impl Client {
     }
 
     /// Finds the response in a body or an event, and does what other messages ask for.
-    async fn find(&self, speech: &Speech, id: u64, bytes: &[u8]) -> Result<Option<Value>, McpError> {
+    async fn find(&self, speech: &Speech, id: u64, bytes: &[u8]) -> Result<Option<OrderedValue>, McpError> {
         let mut found = None;
         for message in message::read(bytes).map_err(|error| not_mcp(&error.to_string()))? {
             match message {

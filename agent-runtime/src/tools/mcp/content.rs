@@ -2,7 +2,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result>
 
-use serde_json::Value;
+use crate::ordered_value::OrderedValue;
 
 /// What a call gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,32 +18,32 @@ pub(super) enum Outcome {
 }
 
 /// Reads the result of `tools/call`.
-pub(super) fn read(result: &Value) -> Outcome {
-    match result.get("resultType").and_then(Value::as_str) {
+pub(super) fn read(result: &OrderedValue) -> Outcome {
+    match result.get("resultType").and_then(OrderedValue::as_str) {
         None | Some("complete") => {}
         Some("input_required") => return Outcome::InputRequired,
         Some(_) => return Outcome::Unknown,
     }
     let text = text(result);
-    match result.get("isError").and_then(Value::as_bool) {
+    match result.get("isError").and_then(OrderedValue::as_bool) {
         Some(true) => Outcome::Failed(text),
         Some(false) | None => Outcome::Result(text),
     }
 }
 
 /// The texts, one below the other. Structured content counts where there is no text, because servers repeat it in one.
-fn text(result: &Value) -> String {
-    let blocks: Vec<_> = result.get("content").and_then(Value::as_array).into_iter().flatten().collect();
-    let is_text = |block: &&Value| block.get("type").is_some_and(|kind| kind == "text");
+fn text(result: &OrderedValue) -> String {
+    let blocks: Vec<_> = result.get("content").and_then(OrderedValue::as_array).into_iter().flatten().collect();
+    let is_text = |block: &&OrderedValue| block.get("type").and_then(OrderedValue::as_str).is_some_and(|kind| kind == "text");
     let structured = result.get("structuredContent").filter(|_| !blocks.iter().any(is_text));
-    let parts = structured.map(Value::to_string).into_iter().chain(blocks.into_iter().map(block));
+    let parts = structured.map(OrderedValue::to_string).into_iter().chain(blocks.into_iter().map(block));
     parts.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// One part. What a model cannot read is named, so that it does not take it for missing.
-fn block(block: &Value) -> String {
-    let member = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let left_out = |what: &str, value: &Value| match member(value, "mimeType").as_str() {
+fn block(block: &OrderedValue) -> String {
+    let member = |value: &OrderedValue, name: &str| value.get(name).and_then(OrderedValue::as_str).unwrap_or_default().to_owned();
+    let left_out = |what: &str, value: &OrderedValue| match member(value, "mimeType").as_str() {
         "" => format!("({what} left out)"),
         mime => format!("({what} of type {mime} left out)"),
     };
@@ -51,8 +51,8 @@ fn block(block: &Value) -> String {
         "text" => member(block, "text"),
         "resource_link" => format!("{}: {}", member(block, "name"), member(block, "uri")),
         "resource" => {
-            let resource = block.get("resource").unwrap_or(&Value::Null);
-            match resource.get("text").and_then(Value::as_str) {
+            let resource = block.get("resource").unwrap_or(&OrderedValue::Null);
+            match resource.get("text").and_then(OrderedValue::as_str) {
                 Some(text) => text.to_owned(),
                 None => left_out(&format!("resource {}", member(resource, "uri")), resource),
             }
@@ -66,7 +66,7 @@ fn block(block: &Value) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -101,6 +101,6 @@ mod tests {
     #[case::input(json!({ "resultType": "input_required", "inputRequests": {} }), Outcome::InputRequired)]
     #[case::task(json!({ "resultType": "task" }), Outcome::Unknown)]
     fn a_model_reads_what_is_text_and_what_was_left_out(#[case] value: Value, #[case] expected: Outcome) {
-        assert_eq!(read(&value), expected);
+        assert_eq!(read(&value.into()), expected);
     }
 }

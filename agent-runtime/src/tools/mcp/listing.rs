@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::{Map, Value};
 use slipway_runtime_config::{Schema, SchemaError, Unknown};
 
-use crate::tools::shown::{ShownTool, ToolInput};
+use crate::{
+    ordered_value::OrderedValue,
+    tools::shown::{ShownTool, ToolInput},
+};
 
 use super::mirror::{self, Mirrored};
 
@@ -98,13 +101,13 @@ impl Listing {
     ///
     /// # Errors
     /// [`ListingError`].
-    pub(super) fn read(pages: &[Value], choice: Choice<'_>) -> Result<Self, ListingError> {
+    pub(super) fn read(pages: &[OrderedValue], choice: Choice<'_>) -> Result<Self, ListingError> {
         let malformed = |problem| ListingError::Malformed { problem };
         let mut written = Vec::new();
         for page in pages {
-            let page = page.get("tools").and_then(Value::as_array).ok_or_else(|| malformed("tools is no list"))?;
+            let page = page.get("tools").and_then(OrderedValue::as_array).ok_or_else(|| malformed("tools is no list"))?;
             for tool in page {
-                let name = tool.get("name").and_then(Value::as_str).ok_or_else(|| malformed("a tool has no name"))?;
+                let name = tool.get("name").and_then(OrderedValue::as_str).ok_or_else(|| malformed("a tool has no name"))?;
                 written.push((name, tool));
             }
         }
@@ -148,14 +151,14 @@ impl Remote {
         &self.name
     }
 
-    fn read(name: &str, tool: &Value, choice: Choice<'_>) -> Result<Self, String> {
+    fn read(name: &str, tool: &OrderedValue, choice: Choice<'_>) -> Result<Self, String> {
         let text =
-            |member: &str| tool.get(member).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+            |member: &str| tool.get(member).and_then(OrderedValue::as_str).map(str::trim).filter(|text| !text.is_empty());
         let input = tool.get("inputSchema").ok_or_else(|| "it has no inputSchema".to_owned())?;
-        let schema = schema(input)?;
-        let mirrored = if choice.has_mirrors { mirror::of_schema(input)? } else { Vec::new() };
-        let hint =
-            |name: &str| tool.pointer(&format!("/annotations/{name}")).and_then(Value::as_bool).unwrap_or_default();
+        let plain = Value::from(input.clone());
+        let schema = schema(&plain)?;
+        let mirrored = if choice.has_mirrors { mirror::of_schema(&plain)? } else { Vec::new() };
+        let hint = |name| tool.at(&["annotations", name]).and_then(OrderedValue::as_bool).unwrap_or_default();
         let shown = ShownTool {
             name: shown_name(choice.prefix, name)?,
             description: text("description").or_else(|| text("title")).unwrap_or_default().to_owned(),

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::trace_context::TraceContext;
+use crate::{ordered_value::OrderedValue, trace_context::TraceContext};
 
 /// The revision without a handshake.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -29,7 +29,7 @@ pub(super) enum Message {
     Response {
         /// The request's.
         id: Value,
-        outcome: Result<Value, RpcError>,
+        outcome: Result<OrderedValue, RpcError>,
     },
     /// A question to us.
     Request { id: Value, method: String },
@@ -65,7 +65,7 @@ struct Wire {
     #[serde(default)]
     method: Option<String>,
     #[serde(default)]
-    result: Option<Value>,
+    result: Option<OrderedValue>,
     #[serde(default)]
     error: Option<WireError>,
 }
@@ -85,10 +85,10 @@ struct WireError {
 /// It is not JSON.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Message>, serde_json::Error> {
     let all = match serde_json::from_slice(bytes)? {
-        Value::Array(all) => all,
+        OrderedValue::Array(all) => all,
         one => vec![one],
     };
-    Ok(all.into_iter().filter_map(|one| serde_json::from_value(one).ok().and_then(Wire::read)).collect())
+    Ok(all.into_iter().filter_map(|one| Wire::deserialize(one).ok().and_then(Wire::read)).collect())
 }
 
 impl Wire {
@@ -166,8 +166,8 @@ pub(super) fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Whether a server says when its list of tools changes, by its capabilities.
-pub(super) fn announces_changes(result: &Value) -> bool {
-    result.pointer("/capabilities/tools/listChanged").and_then(Value::as_bool).unwrap_or_default()
+pub(super) fn announces_changes(result: &OrderedValue) -> bool {
+    result.at(&["capabilities", "tools", "listChanged"]).and_then(OrderedValue::as_bool).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_message_is_what_its_members_make_it() {
-        let result = Message::Response { id: json!(7), outcome: Ok(json!({ "tools": [] })) };
+        let result = Message::Response { id: json!(7), outcome: Ok(json!({ "tools": [] }).into()) };
         assert_eq!(one(r#"{"jsonrpc": "2.0", "id": 7, "result": {"tools": []}}"#), Some(result));
         let ping = Message::Request { id: json!("a"), method: "ping".into() };
         assert_eq!(one(r#"{"jsonrpc": "2.0", "id": "a", "method": "ping"}"#), Some(ping));
@@ -202,7 +202,7 @@ mod tests {
     fn several_messages_may_come_at_once() {
         let both = r#"[{"method": "notifications/message"}, {"id": 1, "result": 2}]"#;
         let first = Message::Notification { method: "notifications/message".into() };
-        let second = Message::Response { id: json!(1), outcome: Ok(json!(2)) };
+        let second = Message::Response { id: json!(1), outcome: Ok(json!(2).into()) };
         assert_eq!(read(both.as_bytes()).expect("it is JSON"), [first, second]);
     }
 

@@ -3,11 +3,12 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use reqwest::header::HeaderValue;
-use serde_json::{Value, json};
+use serde_json::json;
 use slipway_runtime_config::McpServer as Config;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{
+    ordered_value::OrderedValue,
     outbound::Lookup,
     tools::{
         registry::Request,
@@ -150,13 +151,13 @@ impl Server {
 
     /// Asks for the list of tools, page by page.
     pub(super) async fn list(&self) -> Result<Listing, McpError> {
-        let mut pages: Vec<Value> = Vec::new();
+        let mut pages: Vec<OrderedValue> = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let question = Question { method: "tools/list", params: message::object(params), ..Question::default() };
             let page = self.client.service.attempt(self.ask(question)).await?;
-            let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            let next = page.get("nextCursor").and_then(OrderedValue::as_str).map(str::to_owned);
             pages.push(page);
             match next {
                 None => return self.read(&pages).await,
@@ -167,7 +168,7 @@ impl Server {
         Err(not_mcp("its list of tools has no end"))
     }
 
-    async fn read(&self, pages: &[Value]) -> Result<Listing, McpError> {
+    async fn read(&self, pages: &[OrderedValue]) -> Result<Listing, McpError> {
         let connection = self.connection.lock().await.clone();
         let choice = Choice {
             prefix: &self.prefix,
@@ -179,7 +180,7 @@ impl Server {
     }
 
     /// Asks, and once more where the server does not know what was agreed on: it has not done anything then.
-    async fn ask(&self, question: Question<'_>) -> Result<Value, McpError> {
+    async fn ask(&self, question: Question<'_>) -> Result<OrderedValue, McpError> {
         let connection = self.connection().await?;
         match self.client.ask(&connection.speech, question.clone()).await {
             Err(error) if connection.is_forgotten(&error) => {
@@ -246,7 +247,7 @@ impl Server {
     async fn shake_hands(&self) -> Result<Connection, McpError> {
         let question = Question { method: "initialize", params: message::handshake(), ..Question::default() };
         let reply = self.client.ask(&Speech::Handshake, question).await?;
-        let version = reply.result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        let version = reply.result.get("protocolVersion").and_then(OrderedValue::as_str).unwrap_or_default();
         let Some(version) = WITH_HANDSHAKE.into_iter().find(|known| *known == version) else {
             return Err(McpError::Versions { theirs: version.to_owned() });
         };
@@ -271,9 +272,9 @@ impl Connection {
     }
 }
 
-fn speaks_modern(result: &Value) -> bool {
-    let versions = result.get("supportedVersions").and_then(Value::as_array);
-    versions.into_iter().flatten().any(|version| version == MODERN)
+fn speaks_modern(result: &OrderedValue) -> bool {
+    let versions = result.get("supportedVersions").and_then(OrderedValue::as_array);
+    versions.into_iter().flatten().any(|version| version.as_str() == Some(MODERN))
 }
 
 /// A refusal for another reason than the revision: credentials, a limit, a gateway before the server.

@@ -10,8 +10,8 @@ fn tool(name: &str) -> Value {
     json!({ "name": name, "description": "What it does.", "inputSchema": { "type": "object" } })
 }
 
-fn page(tools: &[Value]) -> Value {
-    json!({ "tools": tools })
+fn page(tools: &[Value]) -> OrderedValue {
+    json!({ "tools": tools }).into()
 }
 
 fn names(listing: Result<Listing, ListingError>) -> Result<Vec<(String, String)>, String> {
@@ -81,7 +81,7 @@ fn a_tool_that_cannot_be_used_is_left_out_with_the_reason(#[case] broken: Value,
 #[case(json!({ "tool": [] }), "the server's list of tools cannot be read: tools is no list")]
 #[case(json!({ "tools": [{ "title": "A" }] }), "the server's list of tools cannot be read: a tool has no name")]
 fn a_list_of_another_shape_is_refused(#[case] page: Value, #[case] message: &str) {
-    assert_eq!(names(Listing::read(&[page], EVERYTHING)), Err(message.into()));
+    assert_eq!(names(Listing::read(&[page.into()], EVERYTHING)), Err(message.into()));
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn annotations_count_where_they_are_trusted() {
 
 #[test]
 fn the_shortest_time_to_live_counts() {
-    let of = |pages: &[Value]| Listing::read(pages, EVERYTHING).expect("it can be used").fresh_for;
+    let of = |pages: &[OrderedValue]| Listing::read(pages, EVERYTHING).expect("it can be used").fresh_for;
     assert_eq!(of(&[page(&[])]), None);
-    let pages = [json!({ "tools": [], "ttlMs": 60_000 }), json!({ "tools": [], "ttlMs": 30_000 })];
+    let pages = [60_000, 30_000].map(|time| json!({ "tools": [], "ttlMs": time }).into());
     assert_eq!(of(&pages), Some(Duration::from_secs(30)));
 }
 
