@@ -307,9 +307,7 @@ impl<'de> Deserializer<'de> for OrderedValue {
             Self::Number(number) => number.deserialize_any(visitor),
             Self::String(text) => visitor.visit_string(text),
             Self::Array(items) => SeqDeserializer::new(items.into_iter()).deserialize_any(visitor),
-            Self::Object(OrderedMap(members)) => {
-                MapDeserializer::new(members.into_iter()).deserialize_any(visitor)
-            }
+            Self::Object(OrderedMap(members)) => MapDeserializer::new(members.into_iter()).deserialize_any(visitor),
         }
     }
 

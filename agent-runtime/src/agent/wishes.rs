@@ -140,7 +140,11 @@ mod tests {
 
     #[test]
     fn the_bytes_of_wishes_are_about_those_of_their_json() {
-        let schema = || OrderedValue::from(json!({"type": "object", "properties": {"names": {"enum": ["x".repeat(9_000), 1, null]}}}));
+        let schema = || {
+            OrderedValue::from(
+                json!({"type": "object", "properties": {"names": {"enum": ["x".repeat(9_000), 1, null]}}}),
+            )
+        };
         let tool = ClientTool { name: "find".into(), description: "d".repeat(900), parameters: schema() };
         let wishes = Wishes { tools: vec![tool], format: AnswerFormat::JsonSchema(schema()), ..Wishes::default() };
         let written = 2 * schema().to_string().len() + 904;

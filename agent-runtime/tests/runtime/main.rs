@@ -12,6 +12,7 @@ mod faults;
 mod feedback;
 mod fixture;
 mod issuers;
+mod key_order;
 mod layers;
 mod mcp;
 mod near;

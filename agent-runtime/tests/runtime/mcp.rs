@@ -1,6 +1,6 @@
 //! Tools of MCP servers, against a server of either revision.
 
-mod server;
+pub mod server;
 mod stdio;
 
 use std::{fs, sync::Arc};

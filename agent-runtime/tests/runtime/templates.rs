@@ -29,7 +29,7 @@ use crate::fixture::{Answer, Reply, START, calculator, or_hang, post, post_for_e
 
 const RECORDED: &str = include_str!("templates/recorded.json");
 pub const QWEN3: &str = include_str!("templates/qwen3.jinja");
-const LLAMA31: &str = include_str!("templates/llama31.jinja");
+pub const LLAMA31: &str = include_str!("templates/llama31.jinja");
 
 pub fn checkpoint(template: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");

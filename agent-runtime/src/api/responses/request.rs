@@ -174,7 +174,13 @@ impl ResponseBody {
     }
 
     /// The fields that the response repeats. Those that were not sent have the API's defaults.
-    fn echo(&self, wishes: &Wishes, choice: Option<Value>, format: Option<OrderedValue>, asked: Asked) -> Map<String, Value> {
+    fn echo(
+        &self,
+        wishes: &Wishes,
+        choice: Option<Value>,
+        format: Option<OrderedValue>,
+        asked: Asked,
+    ) -> Map<String, Value> {
         let echo = json!({
             "instructions": self.instructions,
             "previous_response_id": self.previous_response_id,

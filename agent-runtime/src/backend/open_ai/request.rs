@@ -200,3 +200,47 @@ fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Body) {
     };
     body.ordered.insert(field, value);
 }
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn sent(prompt: &str) -> String {
+        let generation = Generation { prompt: prompt.into(), max_tokens: 7, ..Generation::default() };
+        serde_json::to_string(&chat("large", &generation, "max_tokens")).expect("it is JSON")
+    }
+
+    #[test]
+    fn a_chat_upstream_gets_tools_and_arguments_in_their_order() {
+        let prompt = r#"{"messages": [
+            {"role": "assistant", "content": null, "thinking": "Hm.", "tool_calls": [
+                {"id": "c1", "function": {"name": "find", "arguments": {"who": "Eve", "as": ["b", "a"]}}},
+                {"id": "c2", "function": {"name": "find", "arguments": "{\"who\": \"Bob\"}"}}]},
+            {"role": "tool", "tool_call_id": "c1", "name": "find", "content": "{}"}
+        ], "tools": [{"type": "function", "function": {"name": "find", "parameters": {"who": {}, "as": {}}}}]}"#;
+        let expected = concat!(
+            r#"{"max_tokens":7,"model":"large","stream":true,"stream_options":{"include_usage":true},"messages":["#,
+            r#"{"role":"assistant","content":null,"tool_calls":["#,
+            r#"{"id":"c1","function":{"name":"find","arguments":"{\"who\":\"Eve\",\"as\":[\"b\",\"a\"]}"}},"#,
+            r#"{"id":"c2","function":{"name":"find","arguments":"{\"who\": \"Bob\"}"}}]},"#,
+            r#"{"role":"tool","tool_call_id":"c1","content":"{}"}],"#,
+            r#""tools":[{"type":"function","function":{"name":"find","parameters":{"who":{},"as":{}}}}]}"#,
+        );
+        assert_eq!(sent(prompt), expected);
+    }
+
+    #[test]
+    fn a_prompt_that_is_no_conversation_is_a_question() {
+        let question = |text: Value| {
+            let message = json!({ "content": text, "role": "user" });
+            format!(
+                r#"{{"max_tokens":7,"model":"large","stream":true,"stream_options":{{"include_usage":true}},"messages":[{message}]}}"#
+            )
+        };
+        assert_eq!(sent("Hello"), question(json!("Hello")));
+        assert_eq!(sent("[[], null]"), question(json!("[[], null]")));
+        assert_eq!(sent(r#"{"messages": 5}"#), question(json!(r#"{"messages": 5}"#)));
+    }
+}

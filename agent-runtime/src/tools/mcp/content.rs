@@ -34,7 +34,8 @@ pub(super) fn read(result: &OrderedValue) -> Outcome {
 /// The texts, one below the other. Structured content counts where there is no text, because servers repeat it in one.
 fn text(result: &OrderedValue) -> String {
     let blocks: Vec<_> = result.get("content").and_then(OrderedValue::as_array).into_iter().flatten().collect();
-    let is_text = |block: &&OrderedValue| block.get("type").and_then(OrderedValue::as_str).is_some_and(|kind| kind == "text");
+    let is_text =
+        |block: &&OrderedValue| block.get("type").and_then(OrderedValue::as_str).is_some_and(|kind| kind == "text");
     let structured = result.get("structuredContent").filter(|_| !blocks.iter().any(is_text));
     let parts = structured.map(OrderedValue::to_string).into_iter().chain(blocks.into_iter().map(block));
     parts.collect::<Vec<_>>().join("\n").trim().to_owned()
@@ -42,7 +43,9 @@ fn text(result: &OrderedValue) -> String {
 
 /// One part. What a model cannot read is named, so that it does not take it for missing.
 fn block(block: &OrderedValue) -> String {
-    let member = |value: &OrderedValue, name: &str| value.get(name).and_then(OrderedValue::as_str).unwrap_or_default().to_owned();
+    let member = |value: &OrderedValue, name: &str| {
+        value.get(name).and_then(OrderedValue::as_str).unwrap_or_default().to_owned()
+    };
     let left_out = |what: &str, value: &OrderedValue| match member(value, "mimeType").as_str() {
         "" => format!("({what} left out)"),
         mime => format!("({what} of type {mime} left out)"),

@@ -105,9 +105,11 @@ impl Listing {
         let malformed = |problem| ListingError::Malformed { problem };
         let mut written = Vec::new();
         for page in pages {
-            let page = page.get("tools").and_then(OrderedValue::as_array).ok_or_else(|| malformed("tools is no list"))?;
+            let page =
+                page.get("tools").and_then(OrderedValue::as_array).ok_or_else(|| malformed("tools is no list"))?;
             for tool in page {
-                let name = tool.get("name").and_then(OrderedValue::as_str).ok_or_else(|| malformed("a tool has no name"))?;
+                let name =
+                    tool.get("name").and_then(OrderedValue::as_str).ok_or_else(|| malformed("a tool has no name"))?;
                 written.push((name, tool));
             }
         }
@@ -132,6 +134,22 @@ impl Listing {
         let fresh_for = pages.iter().filter_map(|page| page.get("ttlMs")?.as_u64()).min().map(Duration::from_millis);
         Ok(Self { tools, left_out, fresh_for })
     }
+
+    /// Whether the lists differ in the order of keys at most. Some servers have another one each time, and a prompt that
+    /// changes costs the engine's cache.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.unordered() == other.unordered()
+    }
+
+    fn unordered(&self) -> Self {
+        let mut list = self.clone();
+        for Remote { shown, .. } in &mut list.tools {
+            if let ToolInput::Served(schema) = &mut shown.input {
+                *schema = OrderedValue::from(Value::from(std::mem::take(schema)));
+            }
+        }
+        list
+    }
 }
 
 fn distinct(tools: &[Remote]) -> Result<(), ListingError> {
@@ -152,8 +170,9 @@ impl Remote {
     }
 
     fn read(name: &str, tool: &OrderedValue, choice: Choice<'_>) -> Result<Self, String> {
-        let text =
-            |member: &str| tool.get(member).and_then(OrderedValue::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let text = |member: &str| {
+            tool.get(member).and_then(OrderedValue::as_str).map(str::trim).filter(|text| !text.is_empty())
+        };
         let input = tool.get("inputSchema").ok_or_else(|| "it has no inputSchema".to_owned())?;
         let plain = Value::from(input.clone());
         let schema = schema(&plain)?;

@@ -84,7 +84,7 @@ impl Server {
     fn take(&self, listing: Listing) -> bool {
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         if let Listed::Last(last) = &*listed
-            && **last == listing
+            && last.is_alike(&listing)
         {
             return false;
         }

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::Display,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -74,6 +75,8 @@ struct Shared {
 struct Script {
     revision: Revision,
     pages: Vec<Vec<Value>>,
+    /// Stands for `SCHEMA` in these, as it is written.
+    schema: String,
     /// Sessions begun, and the first that still counts.
     sessions: (u32, u32),
     refusal: Option<StatusCode>,
@@ -111,6 +114,7 @@ impl Fake {
         let script = Script {
             revision,
             pages: vec![vec![weather()]],
+            schema: String::new(),
             sessions: (0, 1),
             refusal: None,
             call: None,
@@ -136,6 +140,12 @@ impl Fake {
 
     pub fn set_tools(&self, pages: &[&[Value]]) {
         self.script().pages = pages.iter().map(|page| page.to_vec()).collect();
+    }
+
+    /// Has one tool, whose schema is written so.
+    pub fn set_schema(&self, name: &str, schema: &str) {
+        self.set_tools(&[&[json!({ "name": name, "description": "Finds.", "inputSchema": "SCHEMA" })]]);
+        self.script().schema = schema.to_owned();
     }
 
     pub fn become_revision(&self, revision: Revision) {
@@ -310,9 +320,9 @@ fn error(code: i64, message: &str) -> String {
 }
 
 fn result(seen: &Seen, told: &Value, script: &Script) -> Response<Body> {
-    let response = response_of(seen, told);
+    let response = response_of(seen, told).to_string().replace("\"SCHEMA\"", &script.schema);
     if !script.is_stream {
-        return plain(StatusCode::OK, response.to_string());
+        return plain(StatusCode::OK, response);
     }
     let mut events = vec![": here\n\n".to_owned()];
     let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progress": 1 } });
@@ -325,7 +335,7 @@ fn result(seen: &Seen, told: &Value, script: &Script) -> Response<Body> {
     stream_of(events)
 }
 
-fn event(message: &Value) -> String {
+fn event(message: &impl Display) -> String {
     format!("event: message\ndata: {message}\n\n")
 }
 

@@ -5,7 +5,10 @@ use std::{fs, path::PathBuf};
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_agent_runtime::bridge::{self, BridgeError};
+use slipway_agent_runtime::{
+    bridge::{self, BridgeError},
+    tools::ToolInput,
+};
 use slipway_runtime_config::McpServer;
 use tempfile::TempDir;
 use tokio::{net::UnixListener, task::JoinHandle};
@@ -18,7 +21,7 @@ use crate::fixture::or_hang;
 const SERVER: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 text() { answer "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
-list() { answer "\"result\":{\"tools\":[{\"name\":\"$1\",\"inputSchema\":{\"type\":\"object\"}}]}"; }
+list() { answer "\"result\":{\"tools\":[{\"name\":\"$1\",\"inputSchema\":{\"type\":\"object\",\"properties\":{\"to\":{},\"do\":{}}}}]}"; }
 tool=say
 echo 'a line that is no message'
 while read -r line; do
@@ -131,6 +134,8 @@ async fn a_server_of_either_revision_is_called_through_the_bridge(#[case] discov
     let bridged = Bridged::start(discover);
     let agent = Agent::start(&[], &[bridged.server()]);
     agent.until_named(&["files_say"]).await;
+    let ToolInput::Served(schema) = &agent.tools.catalog().shown[0].input else { panic!("the server checks it") };
+    assert_eq!(schema.to_string(), r#"{"type":"object","properties":{"to":{},"do":{}}}"#, "in the server's order");
     assert_eq!(agent.call("files_say", &argument("nothing")).await, Ok("hello".into()));
     assert_eq!(agent.call("files_say", &argument("ask")).await, Ok("asked".into()), "it may ask whether we are there");
     assert!(bridged.told(r#""result":{}"#).await.contains(r#""id":"q""#));

@@ -101,6 +101,21 @@ fn annotations_count_where_they_are_trusted() {
 }
 
 #[test]
+fn a_schema_keeps_its_order_and_another_order_is_no_other_list() {
+    let listing = |properties: &str| {
+        let tool = r#"{"name": "a", "inputSchema": {"required": ["z"], "properties": PROPERTIES, "type": "object"}}"#;
+        let page = format!("{{\"tools\": [{}]}}", tool.replace("PROPERTIES", properties));
+        Listing::read(&[serde_json::from_str(&page).expect("it is JSON")], EVERYTHING).expect("it can be used")
+    };
+    let list = listing(r#"{"z": {}, "b": {"type": "string"}}"#);
+    let ToolInput::Served(schema) = &list.tools[0].shown.input else { panic!("the server checks it") };
+    let expected = r#"{"required":["z"],"properties":{"z":{},"b":{"type":"string"}},"type":"object"}"#;
+    assert_eq!(schema.to_string(), expected);
+    assert!(list.is_alike(&listing(r#"{"b": {"type": "string"}, "z": {}}"#)));
+    assert!(!list.is_alike(&listing(r#"{"b": {"type": "number"}, "z": {}}"#)));
+}
+
+#[test]
 fn the_shortest_time_to_live_counts() {
     let of = |pages: &[OrderedValue]| Listing::read(pages, EVERYTHING).expect("it can be used").fresh_for;
     assert_eq!(of(&[page(&[])]), None);
