@@ -1,10 +1,10 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
-//! [`chat_template`], [`outbound`], [`clock`], `aside`, [`ordered_value`] and [`trace_context`] know none of them. [`traces`] tells a
-//! receiver what runs did. [`access`] knows clients and their tenants, for the [`api`]. [`readiness`] keeps the pod's
-//! readiness true, [`objectives`] takes edited objectives over, [`bridge`] stands by itself in containers of MCP
-//! servers, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
+//! [`chat_template`], [`outbound`], [`clock`], `aside`, [`ordered_value`] and [`trace_context`] know none of them.
+//! [`traces`] tells a receiver what runs did. [`access`] knows clients and their tenants, for the [`api`].
+//! [`readiness`] keeps the pod's readiness true, [`objectives`] takes edited objectives over, [`bridge`] stands by
+//! itself in containers of MCP servers, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
 
 pub mod access;
 pub mod agent;

@@ -9,7 +9,8 @@ use crate::{
 
 use super::wishes::ClientTool;
 
-/// Keys that come first in a schema whose order is not known, in this order; the others follow in that of their letters.
+/// Keys that come first in a schema whose order is not known, in this order; the others follow in that of their
+/// letters.
 const ORDER: [&str; 12] = [
     "type",
     "description",
@@ -80,8 +81,8 @@ fn spaced(schema: &OrderedValue) -> String {
     }
 }
 
-/// A schema of the agent's configuration as JSON. An API server sorts the keys of objects; lists keep their order, so the required properties come
-/// first in theirs.
+/// A schema of the agent's configuration as JSON. An API server sorts the keys of objects; lists keep their order, so
+/// the required properties come first in theirs.
 fn ordered(schema: &Value) -> String {
     match schema {
         Value::Object(object) => {

@@ -135,8 +135,8 @@ impl Listing {
         Ok(Self { tools, left_out, fresh_for })
     }
 
-    /// Whether the lists differ in the order of keys at most. Some servers have another one each time, and a prompt that
-    /// changes costs the engine's cache.
+    /// Whether the lists differ in the order of keys at most. Some servers have another one each time, and a prompt
+    /// that changes costs the engine's cache.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.unordered() == other.unordered()
     }
