@@ -161,6 +161,8 @@ async fn a_clients_tool_is_in_the_prompt_as_the_client_wrote_it(#[case] template
 
 /// The first prompt of an agent that has a server's tool.
 async fn prompt_with(server: &Fake, folder: Option<&TempDir>) -> String {
+    // It is ready again once the tools are known.
+    server.refuse(StatusCode::UNAUTHORIZED);
     let sidecar = sidecar_with([Reply::Says("Answer: Nobody.")], |config| {
         config.tools.clear();
         config.mcp_servers = vec![McpServer::new("home", &server.url)];
@@ -174,12 +176,14 @@ async fn prompt_with(server: &Fake, folder: Option<&TempDir>) -> String {
     let listeners = Listeners { api: listen().await, admin: listen().await, texts: None };
     let terminate = CancellationToken::new();
     let ended = tokio::spawn(sidecar.app.serve(listeners, terminate.clone()));
-    or_hang(async {
-        while get(&admin, "/readyz").await.status != StatusCode::OK {
+    let until = async |status: StatusCode| {
+        while get(&admin, "/readyz").await.status != status {
             yield_now().await;
         }
-    })
-    .await;
+    };
+    or_hang(until(StatusCode::SERVICE_UNAVAILABLE)).await;
+    server.refuse(StatusCode::OK);
+    or_hang(until(StatusCode::OK)).await;
     let run = or_hang(post(&api, "/v1/runs", json!({ "input": "Who?" }))).await;
     assert_eq!(run.status, StatusCode::OK, "{}", run.body);
     terminate.cancel();
