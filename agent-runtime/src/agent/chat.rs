@@ -414,6 +414,13 @@ impl Talk {
         &self.wishes
     }
 
+    /// Whether the message of this number is that with the agent's own instructions. Templates without instructions put
+    /// them before the client's first question, whose message is the client's then.
+    pub(super) fn is_own_message(&self, number: usize) -> bool {
+        let has_own = !self.format.system_prompt.is_empty() || self.offer.described.is_some();
+        number == 0 && self.format.has_system && has_own
+    }
+
     /// The prompt of the first step.
     pub(super) fn first(&self) -> &str {
         &self.first.text

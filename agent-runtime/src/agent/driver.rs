@@ -35,7 +35,7 @@ use super::{
     places,
     prompt::Prompts,
     room::Compaction,
-    state::{Call, CallId, Limits, ModelError, Opening, State, Step},
+    state::{Call, CallId, Limits, ModelError, Opening, Sent, State, Step},
     step::{Action, Event, EventKind, step},
     timings::progress,
     wishes::Wishes,
@@ -70,6 +70,8 @@ pub struct RunRequest {
     pub opening: Opening,
     /// How the client wants tokens chosen.
     pub sampling: Sampling,
+    /// Characters of all that the client sent, about.
+    pub characters: u64,
     /// What else the client asks for.
     pub wishes: Arc<Wishes>,
     /// The client's limit on tokens, if it named one.
@@ -142,7 +144,8 @@ impl Agent {
             };
             let mut io = RunIo::new(&self, &request);
             let state = State::new(request.opening, limits).with_stops(&request.wishes);
-            let mut state = state.with_context(self.backend.context());
+            let sent = Sent { characters: request.characters, sampling: request.sampling };
+            let mut state = state.with_context(self.backend.context()).with_sent(sent);
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
                 let before = Glimpse::of(&state);

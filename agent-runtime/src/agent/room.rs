@@ -50,6 +50,16 @@ impl State {
         characters(prompt)
     }
 
+    /// Whether the client sent so much that nothing of the agent's has room behind it. The first prompt alone has more
+    /// than one may that leaves room for an answer, and most of it is the client's.
+    pub(super) fn is_filled_by_client(&self) -> bool {
+        let first = self.steps.first();
+        let counted = first.and_then(|step| step.prompt.map(|kept| kept.tokens).or(step.prompt_tokens));
+        let (Some(context), Some(tokens)) = (self.context, counted) else { return false };
+        let is_most = self.sent.characters > self.opening_characters() / 2;
+        is_most && tokens > most_of_prompt(context, self.limits.max_tokens_per_step)
+    }
+
     /// Bytes of what tools gave and the transcript still has.
     pub(super) fn result_bytes(&self) -> usize {
         self.steps.iter().flat_map(|step| &step.calls).map(|call| answer(call).map_or(0, str::len)).sum()

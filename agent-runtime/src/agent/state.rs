@@ -2,6 +2,8 @@
 
 mod failure;
 
+use slipway_runtime_config::Sampling;
+
 use crate::{
     backend::{FinishReason, Guide, TokenLogprob, tokens::StopWords},
     chat_template::RenderError,
@@ -31,6 +33,15 @@ pub struct Limits {
     pub max_tokens: Option<u32>,
 }
 
+/// What of a run's first model call the client sent, beside what its conversation says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Characters of its conversation and its tools, about.
+    pub characters: u64,
+    /// How it wants tokens chosen.
+    pub sampling: Sampling,
+}
+
 /// A run between two events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -51,6 +62,8 @@ pub struct State {
     pub(super) transcript: Transcript,
     /// How many tokens the model's context holds, where that is known.
     pub(super) context: Option<u32>,
+    /// What of the first model call the client sent.
+    pub(super) sent: Sent,
     /// What was left out of prompts to make room, in order.
     pub(super) compactions: Vec<Compaction>,
     /// When the first part of the answer could be handed to the client.
@@ -221,6 +234,7 @@ impl State {
             side_effects: SideEffects::None,
             transcript: Transcript::default(),
             context: None,
+            sent: Sent::default(),
             compactions: Vec::new(),
             answer_began_at: None,
         }
@@ -230,6 +244,13 @@ impl State {
     #[must_use]
     pub fn with_context(mut self, context: Option<u32>) -> Self {
         self.context = context;
+        self
+    }
+
+    /// The same run of a client that sent so much of it.
+    #[must_use]
+    pub fn with_sent(mut self, sent: Sent) -> Self {
+        self.sent = sent;
         self
     }
 

@@ -1,5 +1,6 @@
 //! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
 
+mod blame;
 mod chat;
 mod prompt;
 mod stops;
@@ -19,6 +20,7 @@ use super::{
     },
     transcript::Transcript,
 };
+use blame::model_failure;
 use prompt::Asked;
 
 /// An event of a run.
@@ -185,7 +187,8 @@ fn fail_model(state: &mut State, error: ModelError, at: Timestamp) -> Vec<Action
         return vec![again];
     }
     let step = end_model(state, at);
-    fail(state, model_failure(step, error), at)
+    let failure = model_failure(state, step, error);
+    fail(state, failure, at)
 }
 
 /// The step's model call once more, where tool results made its prompt too long: without the oldest half of them.
@@ -275,16 +278,6 @@ fn go_on_with_transcript(
         }
     }
     actions
-}
-
-/// The end of a run whose model call failed. The first prompt is the client's conversation; a later one is too long
-/// because of what the agent has added.
-fn model_failure(step: u32, error: ModelError) -> Failure {
-    match error.fault {
-        EngineFault::ContextLength if step == 1 => Failure::ContextLength { error },
-        EngineFault::Wish => Failure::Refused { error },
-        EngineFault::ContextLength | EngineFault::Engine => Failure::Model { step, error },
-    }
 }
 
 fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Timestamp) -> Vec<Action> {

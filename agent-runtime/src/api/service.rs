@@ -177,6 +177,7 @@ impl Service {
         self.take_request(tenant.as_ref(), at)?;
         let opening = self.open(&conversation, &wishes, at)?;
         let length = conversation.user_characters();
+        let characters = conversation.characters().saturating_add(wishes.bytes() as u64);
         let asked = self.recordings.asked(&conversation);
         let id = self.names.next(tenant.as_ref());
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
@@ -215,6 +216,7 @@ impl Service {
             max_tokens,
             delivery,
             sampling,
+            characters,
             wishes,
             shutdown,
             cancel,

@@ -300,6 +300,23 @@ pub enum EngineFault {
     ContextLength,
     /// What the client asks of the text or of its tokens, such as a schema that the engine cannot hold tokens to.
     Wish,
+    /// The request, which the server calls invalid. Whose part of it that is, the agent knows.
+    Request(RequestPart),
+}
+
+/// What of a request a server calls invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestPart {
+    /// It does not say, unless in words.
+    Unnamed,
+    /// What the prompt says: a filter of contents stops it.
+    Contents,
+    /// The messages, or the one of this number; the first is 0.
+    Messages(Option<usize>),
+    /// The tools, or the one of this number; the first is 0.
+    Tools(Option<usize>),
+    /// How tokens are to be chosen.
+    Sampling(SamplingField),
 }
 
 impl BackendError {
@@ -339,6 +356,7 @@ impl BackendError {
             Self::Engine { fault: EngineFault::Engine, .. } => "engine",
             Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
             Self::Engine { fault: EngineFault::Wish, .. } => "wish",
+            Self::Engine { fault: EngineFault::Request(_), .. } => "request",
             Self::Protocol { .. } => "protocol",
             Self::Tokens(_) => "tokens",
             Self::EndedEarly => "ended_early",

@@ -13,7 +13,9 @@ mod link;
 mod load;
 mod near;
 mod reader;
+mod refusal;
 mod request;
+mod room;
 mod server;
 mod turn;
 mod words;
@@ -38,14 +40,13 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use serde::Deserialize;
-use serde_json::json;
 use slipway_runtime_config::Upstream;
 
 use self::{
     answer::Answer,
-    link::{Link, Refused, again_after},
+    link::{Link, Refused},
     near::Near,
-    reader::{Read, failure},
+    reader::Read,
     words::Words,
 };
 use crate::{
@@ -54,7 +55,7 @@ use crate::{
     outbound::Lookup,
 };
 
-use super::{Backend, BackendError, EngineFault, EngineLoad, Generation, Piece, TokenPrompts};
+use super::{Backend, BackendError, EngineLoad, Generation, Piece, TokenPrompts};
 
 pub use link::LinkError;
 
@@ -62,14 +63,10 @@ pub use link::LinkError;
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an upstream's readiness holds. Others than we pay for it, or count its requests.
 const READY_TIME: Duration = Duration::from_secs(15);
-/// Most bytes that are read of a refusal, of the list of models, of a prompt's tokens, and of an answer in one piece.
-/// What a server sends beyond them is left.
-const REFUSAL_BYTES: usize = 64 * 1024;
+/// Most bytes that are read of the list of models, and of an answer in one piece. What a server sends beyond them is
+/// left.
 const MODELS_BYTES: usize = 4 * 1024 * 1024;
-const TOKENS_BYTES: usize = 16 * 1024 * 1024;
 const WHOLE_BYTES: usize = 64 * 1024 * 1024;
-/// Characters kept of a refusal that is not JSON.
-const REFUSAL_CHARACTERS: usize = 400;
 /// The header that names a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What the most tokens of a chat are called, and what the latest models of OpenAI call them alone.
@@ -111,13 +108,6 @@ struct Model {
     id: String,
     #[serde(default)]
     max_model_len: Option<u32>,
-}
-
-/// A prompt's tokens, and how many the context holds: what vLLM's `/tokenize` answers.
-#[derive(Deserialize)]
-struct Tokenized {
-    count: u32,
-    max_model_len: u32,
 }
 
 /// The answer to a request that was taken, and what is kept of the words in it.
@@ -214,38 +204,6 @@ impl Inner {
         BackendError::Unreachable { endpoint: self.endpoint.clone(), source: source.into() }
     }
 
-    /// Asks for a generation; where its tokens do not fit the context after the prompt, for as many as do.
-    async fn ask(&self, generation: Generation) -> Result<Taken, BackendError> {
-        let asked = self.link.repeat(|| self.post(&generation)).await;
-        let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
-        let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
-        let count = generation.tokens.as_ref().map_or(count, |tokens| u32::try_from(tokens.len()).unwrap_or(u32::MAX));
-        match max_model_len.saturating_sub(count) {
-            0 => Err(error),
-            room => {
-                let generation = Generation { max_tokens: room.min(generation.max_tokens), ..generation };
-                self.link.repeat(|| self.post(&generation)).await
-            }
-        }
-    }
-
-    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run
-    /// waits for it.
-    async fn count(&self, generation: &Generation) -> Option<Tokenized> {
-        if !self.server.counts_prompts() {
-            return None;
-        }
-        let (request, _) = self.link.request(Method::POST, self.url("/tokenize")).await.ok()?;
-        let mut question = json!({ "model": self.model, "prompt": generation.prompt });
-        if generation.wants_special_tokens() {
-            question["add_special_tokens"] = json!(false);
-        }
-        let request = request.timeout(READY_TIMEOUT).json(&question);
-        let response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        let answer = Answer::Far(response).body(TOKENS_BYTES).await.ok()?;
-        serde_json::from_slice(&answer).ok()
-    }
-
     /// Asks once, and a chat once more where the server knows the limit on tokens by its other name alone.
     async fn post(&self, generation: &Generation) -> Result<Taken, Refused> {
         let knows_second = self.takes_second_limit.load(Ordering::Relaxed);
@@ -276,7 +234,7 @@ impl Inner {
                 let answer = request.headers(headers).body(body).send().await.map_err(|source| {
                     // What was sent may be under way unless there was no connection.
                     let again = source.is_connect().then_some(Duration::ZERO);
-                    Refused { error: self.unreachable(source), status: None, again }
+                    Refused { error: self.unreachable(source), again }
                 })?;
                 (Answer::Far(answer), words)
             }
@@ -306,40 +264,6 @@ impl Inner {
             Some(url) => self.link.request(Method::POST, url.clone()).await,
             None => self.link.request(Method::POST, self.url(self.server.path())).await,
         }
-    }
-
-    /// What a status other than 2xx is.
-    async fn refusal(&self, response: Answer, words: &Words, has_wish: bool) -> Refused {
-        let status = response.status();
-        let again = again_after(&response);
-        let refused = |error| Refused { error, status: Some(status), again };
-        match status {
-            StatusCode::SERVICE_UNAVAILABLE => return refused(self.server.not_ready()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.link.is_elsewhere() => {
-                return Refused::finally(BackendError::Denied { status: status.as_u16() });
-            }
-            StatusCode::TOO_MANY_REQUESTS if self.link.is_elsewhere() => {
-                return refused(BackendError::Busy);
-            }
-            _ => {}
-        }
-        let text = match response.body(REFUSAL_BYTES).await {
-            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
-            Err(source) => return Refused::finally(self.unreachable(source)),
-        };
-        // Cut off at last: half a key would not be known as one.
-        let shortened = |text: String| text.trim().chars().take(REFUSAL_CHARACTERS).collect();
-        let message = failure(&text).map(|message| words.keep(message)).unwrap_or_else(|| shortened(words.keep(text)));
-        let error = match BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())) {
-            // What only some requests ask for is refused: a schema without a grammar, too many likely tokens.
-            BackendError::Engine { message, fault: EngineFault::Engine }
-                if has_wish && matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) =>
-            {
-                BackendError::Engine { message, fault: EngineFault::Wish }
-            }
-            error => error,
-        };
-        refused(error)
     }
 
     async fn ask_ready(&self) -> Result<(), BackendError> {

@@ -41,7 +41,8 @@ impl SamplingField {
         }
     }
 
-    fn is_in(self, sampling: Sampling) -> bool {
+    /// Whether a sampling says something of it.
+    pub fn is_in(self, sampling: Sampling) -> bool {
         match self {
             Self::Temperature => sampling.temperature_thousandths.is_some(),
             Self::TopP => sampling.top_p_thousandths.is_some(),

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
+use slipway_agent_runtime::{app::App, clock::ManualClock};
 use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile};
 use slipway_vocabulary::evidence::{Evidence, Metric};
 
@@ -21,10 +22,14 @@ fn strict(replies: impl IntoIterator<Item = Reply>) -> Sidecar {
     })
 }
 
-/// Runs that were counted with their errors, by metric.
 async fn counted(sidecar: &Sidecar) -> Vec<(Metric, u64, u64)> {
-    sidecar.time.advance(Duration::from_secs(10));
-    let evidence = get(&sidecar.app.admin(), "/slipway/v1/evidence").await;
+    counted_by(&sidecar.app, &sidecar.time).await
+}
+
+/// Runs that were counted with their errors, by metric.
+pub async fn counted_by(app: &App, time: &ManualClock) -> Vec<(Metric, u64, u64)> {
+    time.advance(Duration::from_secs(10));
+    let evidence = get(&app.admin(), "/slipway/v1/evidence").await;
     let evidence: Evidence = serde_json::from_str(&evidence.body).expect("the evidence reads back");
     let rows = evidence.windows.iter().flat_map(|window| &window.metrics).filter(|row| row.count > 0);
     rows.map(|row| (row.metric, row.count, row.errors)).collect()
@@ -71,6 +76,36 @@ async fn what_the_agent_added_to_a_prompt_is_its_own_fault() {
     let answer = post(&sidecar.app.api(), "/v1/runs", json!({ "input": "?" })).await;
     assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
     assert!(counted(&sidecar).await.contains(&(Metric::RunSuccess, 1, 1)));
+}
+
+#[rstest]
+#[case::the_client_sent_almost_all_that_fits(100, "", 75, StatusCode::BAD_REQUEST)]
+#[case::there_was_room(200, "", 75, StatusCode::BAD_GATEWAY)]
+#[case::the_agents_instructions_are_the_most_of_it(
+    100,
+    "Be brief, and never say more than what was asked for, in one line.",
+    5,
+    StatusCode::BAD_GATEWAY
+)]
+#[case::nobody_says_how_much_fits(0, "", 75, StatusCode::BAD_GATEWAY)]
+#[tokio::test]
+async fn a_later_prompt_beyond_the_context_is_the_clients_fault_where_the_first_left_no_room(
+    #[case] context: u32,
+    #[case] system_prompt: &str,
+    #[case] characters: usize,
+    #[case] expected: StatusCode,
+) {
+    let sidecar = sidecar_with([Reply::Says("Action: calc[17+4]\n\n"), Reply::Refuses(TOO_LONG)], |config| {
+        config.max_tokens_per_step = 20;
+        config.system_prompt = system_prompt.into();
+    });
+    if context > 0 {
+        sidecar.engine.holds(context);
+    }
+    let answer = post(&sidecar.app.api(), "/v1/runs", json!({ "input": "x".repeat(characters) })).await;
+    let counts =
+        if expected == StatusCode::BAD_REQUEST { (Metric::Cancelled, 1, 0) } else { (Metric::RunSuccess, 1, 1) };
+    assert_eq!((answer.status, counted(&sidecar).await.contains(&counts)), (expected, true));
 }
 
 #[tokio::test]

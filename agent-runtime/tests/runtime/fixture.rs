@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -58,6 +58,7 @@ pub struct ScriptedBackend {
     clock: ManualClock,
     state: watch::Sender<EngineState>,
     sends_whole: AtomicBool,
+    context: OnceLock<u32>,
 }
 
 /// What can be seen of the scripted engine.
@@ -77,12 +78,18 @@ fn seal() -> Seal {
 impl ScriptedBackend {
     pub fn new(replies: impl IntoIterator<Item = Reply>, clock: ManualClock) -> Arc<Self> {
         let replies = Mutex::new(replies.into_iter().collect());
-        Arc::new(Self { replies, clock, state: watch::Sender::default(), sends_whole: AtomicBool::new(false) })
+        let (state, sends_whole, context) = (watch::Sender::default(), AtomicBool::new(false), OnceLock::new());
+        Arc::new(Self { replies, clock, state, sends_whole, context })
     }
 
     /// From now on it can send an answer as one, as engines' own servers do.
     pub fn can_send_whole(&self) {
         self.sends_whole.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it says that its context holds so many tokens.
+    pub fn holds(&self, tokens: u32) {
+        self.context.set(tokens).expect("it is said once");
     }
 
     pub fn release(&self) {
@@ -195,6 +202,10 @@ impl Backend for ScriptedBackend {
 
     fn sampling(&self) -> SamplingFields {
         SamplingFields::NONE
+    }
+
+    fn context(&self) -> Option<u32> {
+        self.context.get().copied()
     }
 }
 

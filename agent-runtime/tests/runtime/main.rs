@@ -25,6 +25,7 @@ mod proto;
 mod readers;
 mod readiness;
 mod recording;
+mod refusals;
 mod rehearsal;
 mod repeats;
 mod responses;

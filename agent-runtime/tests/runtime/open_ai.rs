@@ -15,7 +15,8 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, EngineFault, FinishReason, Generation, Guide, OpenAi, OpenAiServer, Piece, TokenLogprob,
+    Backend, BackendError, EngineFault, FinishReason, Generation, Guide, OpenAi, OpenAiServer, Piece, RequestPart,
+    TokenLogprob,
 };
 use tokio::{net::TcpListener, sync::watch};
 
@@ -395,7 +396,7 @@ async fn a_prompt_beyond_the_context_is_the_clients_fault() {
     let error = refused.expect_err("nothing is left");
     assert_eq!((error.fault(), error.kind(), limits), (EngineFault::ContextLength, "context_length", vec![7]));
     let other = generate(StandIn::new(Behavior::Refuses(StatusCode::BAD_REQUEST, "no such LoRA"))).await;
-    assert_eq!(other.expect_err("it is refused").fault(), EngineFault::Engine);
+    assert_eq!(other.expect_err("it is refused").fault(), EngineFault::Request(RequestPart::Unnamed));
 }
 
 /// Asks a server with a format and probabilities, and gives the request and the outcome.

@@ -97,6 +97,16 @@ impl Offer {
         self.known.is_empty()
     }
 
+    /// Whether the tool of this number in the list is the client's: they follow the agent's.
+    pub(in crate::agent) fn is_clients(&self, number: usize) -> bool {
+        (self.own.len()..self.known.len()).contains(&number)
+    }
+
+    /// Whether all tools are the client's, and there is one.
+    pub(in crate::agent) fn is_of_client_alone(&self) -> bool {
+        self.own.is_empty() && !self.is_empty()
+    }
+
     /// Compares calls with their tools.
     ///
     /// # Errors

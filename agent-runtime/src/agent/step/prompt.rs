@@ -9,7 +9,7 @@ use crate::{
     backend::EngineFault,
 };
 
-use super::model_failure;
+use super::blame::model_failure;
 
 /// What a model call is asked with.
 pub(super) struct Asked {
@@ -69,7 +69,7 @@ fn fit(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure> {
     if !left_out.is_empty() {
         state.compactions.push(Compaction { step, left_out, tokens: Some((before, after)) });
     }
-    if after >= context { Err(does_not_fit(step, after, context)) } else { Ok(asked) }
+    if after >= context { Err(does_not_fit(state, step, (after, context))) } else { Ok(asked) }
 }
 
 fn leave_out(state: &mut State, tokens: u32) -> Vec<CallId> {
@@ -98,8 +98,8 @@ fn write(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure>
 }
 
 /// What an engine would say of such a prompt.
-fn does_not_fit(step: u32, tokens: u32, context: u32) -> Failure {
+fn does_not_fit(state: &State, step: u32, (tokens, context): (u32, u32)) -> Failure {
     let message = format!("the prompt has {tokens} tokens, and the model's context holds {context}");
     let fault = EngineFault::ContextLength;
-    model_failure(step, ModelError { message, kind: "context_length", is_unavailable: false, fault })
+    model_failure(state, step, ModelError { message, kind: "context_length", is_unavailable: false, fault })
 }

@@ -8,7 +8,10 @@ use std::mem;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::reader::{self, Counts, DONE, Read, Usage};
+use super::{
+    reader::{self, Counts, DONE, Read, Usage},
+    refusal,
+};
 use crate::backend::{BackendError, FinishReason, Piece};
 
 /// What a call begins with, and the same as a text: with a character between that nobody sees.
@@ -97,8 +100,8 @@ impl Reader {
         if data == DONE {
             return self.end().map(|piece| Some(Read::Last(piece)));
         }
-        if let Some(message) = reader::failure(data) {
-            return Err(BackendError::engine(message));
+        if let Some(described) = refusal::read(data) {
+            return Err(described.in_answer());
         }
         let Chunk { choices, usage } = serde_json::from_str(data).map_err(|error| BackendError::Protocol {
             problem: format!("an event is not a chat completion: {error}"),

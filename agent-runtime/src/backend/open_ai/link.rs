@@ -54,8 +54,6 @@ pub(super) enum Link {
 /// Why a request has no answer, and whether another attempt may have one.
 pub(super) struct Refused {
     pub(super) error: BackendError,
-    /// The status, where the server answered.
-    pub(super) status: Option<StatusCode>,
     /// How long to wait at least before another attempt, if one may help.
     pub(super) again: Option<Duration>,
 }
@@ -63,15 +61,17 @@ pub(super) struct Refused {
 impl Refused {
     /// Whether the request is wrong for the server, other than by its length, and the server's words have this one.
     pub(super) fn is_about(&self, word: &str) -> bool {
-        let is_of_request = matches!(self.status, Some(StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY));
-        is_of_request
-            && matches!(&self.error, BackendError::Engine { message, fault: EngineFault::Engine | EngineFault::Wish }
-                if message.contains(word))
+        match &self.error {
+            BackendError::Engine { message, fault: EngineFault::Wish | EngineFault::Request(_) } => {
+                message.contains(word)
+            }
+            _ => false,
+        }
     }
 
     /// One that another attempt would not change.
     pub(super) fn finally(error: BackendError) -> Self {
-        Self { error, status: None, again: None }
+        Self { error, again: None }
     }
 }
 
@@ -137,7 +137,7 @@ impl Link {
     {
         let mut made = 1;
         loop {
-            let Refused { error, again, .. } = match attempt().await {
+            let Refused { error, again } = match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };

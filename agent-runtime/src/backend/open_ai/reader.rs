@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
+use super::refusal;
 use crate::backend::{
     BackendError, FinishReason, Piece, TokenLogprob,
     tokens::{Passed, StopWords},
@@ -99,30 +100,6 @@ struct PromptTokens {
     cached_tokens: Option<u32>,
 }
 
-/// An error in place of an answer: later versions put it below `error`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Failure {
-    Nested { error: ErrorBody },
-    Flat(ErrorBody),
-}
-
-#[derive(Deserialize)]
-struct ErrorBody {
-    message: String,
-}
-
-/// The message of the server, if a text is an error. Without its name in quotes it is not one, as most texts.
-pub fn failure(text: &str) -> Option<String> {
-    if !text.contains("\"message\"") {
-        return None;
-    }
-    serde_json::from_str(text).ok().map(|failure| match failure {
-        Failure::Nested { error } => error.message,
-        Failure::Flat(body) => body.message,
-    })
-}
-
 impl Reader {
     /// Reads a completion, and cuts it at these stop words.
     pub fn new(stop_words: StopWords) -> Self {
@@ -139,8 +116,8 @@ impl Reader {
         if data == DONE {
             return self.end().map(|piece| Some(Read::Last(piece)));
         }
-        if let Some(message) = failure(data) {
-            return Err(BackendError::engine(message));
+        if let Some(described) = refusal::read(data) {
+            return Err(described.in_answer());
         }
         let Chunk { choices, usage } = serde_json::from_str(data)
             .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
