@@ -79,8 +79,8 @@ fn of_sum(words: &str) -> Option<u32> {
     all.checked_sub(asked.checked_sub(answer)?)
 }
 
-/// Those that count the prompt by itself. What later versions of vLLM pass "at least" is no count: they stop at one
-/// token too many (`get_encode_kwargs`, vllm/renderers/params.py at 017638d).
+/// Those that count the prompt by itself. Later versions of vLLM do not: they stop at one token too many and say "at
+/// least" (`get_encode_kwargs`, vllm/renderers/params.py at 017638d).
 fn of_parts(words: &str) -> Option<u32> {
     // vLLM: "maximum context length is 4096 tokens and your request has 4000 input tokens (200 > 4096 - 4000)"
     let vllm = || behind(words, "maximum context length is")?.checked_sub(behind(words, "and your request has")?);

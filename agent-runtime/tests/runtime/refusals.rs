@@ -43,7 +43,8 @@ fn refuses(body: &'static str) -> Answer {
 )]
 #[case::tgi(
     422,
-    r#"{"error": "Input validation error: `inputs` must have less than 8 tokens. Given: 9", "error_type": "validation"}"#
+    r#"{"error": "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
+        "error_type": "validation"}"#
 )]
 #[case::llama_cpp(400, r#"{"error": {"code": 400, "message": "Too long.", "type": "exceed_context_size_error"}}"#)]
 #[case::groq(
@@ -82,8 +83,8 @@ async fn every_makers_refusal_of_a_prompt_that_is_too_long_is_known(#[case] stat
 #[case::chat(
     OpenAiServer::Chat,
     concat!(
-        r#"{"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 20 tokens. "#,
-        r#"However, you requested 24 tokens (17 in the messages, 7 in the completion)."}}"#
+        r#"{"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 20 "#,
+        r#"tokens. However, you requested 24 tokens (17 in the messages, 7 in the completion)."}}"#
     ),
     vec![7, 3]
 )]
@@ -184,7 +185,10 @@ async fn ask_agent(answers: Vec<Answer>, body: Value) -> (Answered, Vec<(Metric,
     r#"{"error": {"message": "no", "param": "prompt", "code": "content_filter",
         "innererror": {"code": "ResponsibleAIPolicyViolation"}}}"#
 )]
-#[case::the_clients_temperature(json!({ "temperature": 0.5 }), r#"{"error": {"message": "no", "param": "temperature"}}"#)]
+#[case::the_clients_temperature(
+    json!({ "temperature": 0.5 }),
+    r#"{"error": {"message": "no", "param": "temperature"}}"#
+)]
 #[tokio::test]
 async fn what_the_client_sent_and_an_upstream_refuses_is_a_bad_request_and_no_failure_of_the_agent(
     #[case] others: Value,

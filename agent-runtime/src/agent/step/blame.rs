@@ -1,16 +1,17 @@
 //! Whose fault a failed model call is. Pure.
 //!
-//! What the client did wrong is answered with 400, and is in no verdict and no budget. So it counts as the client's
-//! only where the server names what the client sent, and in the first step alone: later ones have what the agent wrote
-//! and what its tools gave, and a server that took the client's part once takes it again.
+//! What the client did wrong is answered with 400, and no verdict and no budget has it. So a refusal counts as the
+//! client's only where the server names what the client sent. It has to come in the first step. Later ones have what
+//! the agent wrote and what its tools gave, and a server that took the client's part once takes it again.
 //!
 //! - A message is the client's, unless it is the one with the agent's own instructions.
 //! - A tool is the client's if its number or its name is that of one. A server that names none means the client's where
 //!   the agent has no tools of its own.
 //! - How tokens are chosen is the client's as far as the request said so.
-//! - What a filter of contents stops is the client's: the agent's instructions are the same in all runs, and a filter
-//!   that stops them stops every run.
+//! - What a filter of contents stops is the client's. One that stops the agent's instructions stops every run.
 //! - Whatever else is refused is the agent's.
+//!
+//! A prompt beyond the context is the client's in the first step, and later where its conversation left no room.
 
 use crate::{
     agent::{

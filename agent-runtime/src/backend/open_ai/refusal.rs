@@ -1,7 +1,7 @@
 //! How servers of the OpenAI API describe a failure: in words, and most of them in codes. Codes are read first.
 //!
-//! OpenAI has `error.code`, `type` and `param`. vLLM, SGLang and TensorRT-LLM write the status as `code`. TGI (`{"error":
-//! "...", "error_type": "validation"}`) and xAI have a text in place of the object, Gemini a list of one.
+//! OpenAI has `error.code`, `type` and `param`. vLLM, SGLang and TensorRT-LLM write the status as `code`. TGI and xAI
+//! have a text in place of the object, and Gemini has a list of one.
 
 use reqwest::StatusCode;
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ enum About {
     Request(RequestPart),
 }
 
-/// The description of a failure, if a text is one. Without these names in quotes it is none, as most texts.
+/// The description of a failure, if a text is one. Most texts have neither of these names in quotes.
 pub(super) fn read(text: &str) -> Option<Described> {
     if !text.contains("\"message\"") && !text.contains("\"error\"") {
         return None;
