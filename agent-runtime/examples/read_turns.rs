@@ -1,7 +1,8 @@
 //! Reads turns of models for `make parser-parity`: takes one object of JSON a line, and writes one a line.
 //!
-//! In: `dialect`, `prompt` and `output`. Out: `text`, `thoughts`, `calls` as pairs of name and arguments, and the
-//! `problem` that the model would hear of. `same` says whether the output reads alike character by character.
+//! In: `dialect`, `prompt`, `output`, and the names of `tools`. Out: `text`, `thoughts`, `calls` as pairs of name and
+//! arguments, and the `problem` that the model would hear of. `same` says whether the output reads alike character by
+//! character.
 
 use std::{
     error::Error,
@@ -19,6 +20,8 @@ struct Asked {
     #[serde(default)]
     prompt: String,
     output: String,
+    #[serde(default)]
+    tools: Vec<String>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn read<'a>(asked: &Asked, pieces: impl IntoIterator<Item = &'a str>) -> Result<Value, serde_json::Error> {
-    let mut turn = Turn::new(asked.dialect, &asked.prompt);
+    let mut turn = Turn::new(asked.dialect, &asked.prompt, asked.tools.iter().map(String::as_str));
     let mut text: String = pieces.into_iter().filter_map(|piece| turn.push(piece)).collect();
     let (rest, finished) = turn.finish();
     text.extend(rest);

@@ -1,320 +1,88 @@
 #!/usr/bin/env python3
 """Records what vLLM's own parsers of tool calls and thoughts read, for agent-runtime/tests/runtime/parsers.rs.
 
-The parsers come from vLLM's wheel; of its dependencies only those that the parsers compute with are needed, and all
-others are replaced by empty modules. Usage, in an environment with transformers, openai, regex, partial-json-parser,
-pydantic-settings, msgspec and openai-harmony: parser-parity.py --wheel vllm-*.whl --write FILE.json
+Usage: parser-parity.py --wheel vllm-*.whl --folder FOLDER --write FILE.json. The wheel is vLLM's, as `pip download
+--no-deps vllm==0.25.0` fetches it. FOLDER keeps an environment with the packages that the parsers compute with, and
+the vocabulary of gpt-oss, both outside the checkout.
 
 With --mutants outputs are changed at random, and both read them: --reader is the agent runtime's example read_turns,
 and --table the file that says how often both read the same, and why not. It exits with 1 where no reason is known.
-
-Harmony is left out: its parser needs a vocabulary that no package has.
+With --only some dialects alone are compared; nothing is written then.
 """
 
 import argparse
-import functools
-import importlib
-import importlib.abc
-import importlib.machinery
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import textwrap
-import types
-import zipfile
+import venv
+from importlib import metadata
 from pathlib import Path
-from unittest.mock import MagicMock
 
-REAL = (
-    "vllm.tool_parsers",
-    "vllm.reasoning",
-    "vllm.parser",
-    "vllm.entrypoints.openai",
-    "vllm.entrypoints.mcp",
-    "vllm.utils",
-    "vllm.logger",
-    "vllm.envs",
-    "vllm.logging_utils",
-)
-PARSERS = {
-    "Hermes": ("hermes_tool_parser", "Hermes2ProToolParser"),
-    "Qwen3Coder": ("qwen3_engine_tool_parser", None),
-    "Llama3Json": ("llama_tool_parser", "Llama3JsonToolParser"),
-    "Llama4Pythonic": ("llama4_pythonic_tool_parser", "Llama4PythonicToolParser"),
-    "Mistral": ("mistral_tool_parser", "MistralToolParser"),
-    "Mistral/v11": ("mistral_tool_parser", "MistralToolParser"),
-    "DeepSeek": ("deepseekv31_tool_parser", "DeepSeekV31ToolParser"),
-    "DeepSeek/V3": ("deepseekv3_tool_parser", "DeepSeekV3ToolParser"),
-    "Phi4": ("phi4mini_tool_parser", "Phi4MiniJsonToolParser"),
-    "Granite": ("granite_tool_parser", "GraniteToolParser"),
-    "Granite/20b": ("granite_20b_fc_tool_parser", "Granite20bFCToolParser"),
-}
-# Parsers of thoughts, with the marks around these.
-REASONING = {
-    "Hermes": ("qwen3_engine_reasoning_parser", "Qwen3ParserReasoningAdapter", "<think>", "</think>"),
-    "DeepSeek": ("deepseek_r1_reasoning_parser", "DeepSeekR1ReasoningParser", "<think>", "</think>"),
-    "Mistral": ("mistral_reasoning_parser", "MistralReasoningParser", "[THINK]", "[/THINK]"),
-}
-MARKS = [
-    "<tool_call>", "</tool_call>", "<|python_tag|>", "<|python_start|>", "<|python_end|>", "[TOOL_CALLS]", "[ARGS]",
-    "[CALL_ID]", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
-    "<｜tool▁sep｜>", "<think>", "</think>", "<|tool_call|>", "<function_call>",
+from parsers import upstream
+from parsers.outputs import mutant, outputs
+
+NEEDED = [
+    "transformers==5.23.0", "openai==3.57.0", "regex", "partial-json-parser", "pydantic-settings", "msgspec",
+    "openai-harmony==0.0.8",
 ]
 
 
-def any_schema(cls, source, handler):
-    import pydantic_core
-
-    return pydantic_core.core_schema.any_schema()
-
-
-class Stub(types.ModuleType):
-    """A module in which everything is there and does nothing."""
-
-    __path__ = []
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = MagicMock(name=name)
-        if name[:1].isupper():
-            methods = {"__class_getitem__": classmethod(lambda cls, item: cls)}
-            value = type(name, (), methods | {"__get_pydantic_core_schema__": classmethod(any_schema)})
-        setattr(self, name, value)
-        return value
-
-
-class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds stubs for all that is not installed, and for the parts of vLLM that parsers do not compute with."""
-
-    def find_spec(self, name, path, target=None):
-        top = name.split(".")[0]
-        if top == "vllm":
-            is_real = any(name == real or name.startswith(real + ".") or real.startswith(name + ".") for real in REAL)
-        else:
-            others = [finder for finder in sys.meta_path if finder is not self]
-            is_real = top != "torch" and any(finder.find_spec(top, None) for finder in others)
-        return None if is_real else importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec):
-        return Stub(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-
-def load(wheel, folder):
-    """Unpacks the wheel's sources and prepares their import."""
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            if name.endswith(".py"):
-                archive.extract(name, folder)
-    import transformers  # noqa: F401, before anything is replaced
-
-    package = types.ModuleType("vllm")
-    package.__path__ = [str(Path(folder) / "vllm")]
-    sys.modules["vllm"] = package
-    sys.meta_path.insert(0, Stubs())
-    importlib.import_module("vllm.entrypoints.chat_utils").make_tool_call_id = lambda **_: "call"
-
-
-CALLS = [
-    [("look", {"city": "Bern"})],
-    [("look", {})],
-    [("look", {"city": "Zürich 🙂", "days": 3})],
-    [("order", {"lines": [{"item": "nut", "count": 2}, {"item": "bolt"}], "note": None})],
-    [("order", {"deep": {"a": {"b": [1, [2, {"c": True}]]}}, "ratio": 0.5, "less": -7})],
-    [("look", {"text": "a \"quoted\" word, a \\ and a\nline"})],
-    [("look", {"text": "} ] { ["})],
-    [("look", {"city": "Bern"}), ("look", {"city": "Basel"})],
-    [("look", {}), ("order", {"x": [1, 2]}), ("look", {"z": False})],
-    [("look", {"text": "it's <b>"})],
-]
-THOUGHTS = ["Hm.", "\nHm.\n\nYes.\n", "", "\n\n", "a < b", "Zürich 🙂", '{"a": [1]}', "  two\n    lines  ", "[1] {x}"]
-ANSWERS = ["It is 5.", "\n\nIt is 5.\n\nReally.", "", "A < b."]
-TEXTS = ["It is 5 m.", "One.\n\nTwo.\n", "Use f(x) = {x} [1].", "A < b and c > d.", "Zürich 🙂"]
-
-
-def python(value):
-    return repr(value)
-
-
-def encode(dialect, calls):
-    """Calls as a model of the dialect writes them."""
-    objects = [json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) for name, arguments in calls]
-    plain = [(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls]
-    match dialect:
-        case "Hermes":
-            return "\n".join(f"<tool_call>\n{written}\n</tool_call>" for written in objects)
-        case "Qwen3Coder":
-            def text(value):
-                return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-            def parameters(arguments):
-                return "".join(f"<parameter={key}>\n{text(value)}\n</parameter>\n" for key, value in arguments.items())
-
-            return "\n".join(
-                f"<tool_call>\n<function={name}>\n{parameters(arguments)}</function>\n</tool_call>"
-                for name, arguments in calls
-            )
-        case "Llama3Json":
-            return "; ".join(f'{{"name": "{name}", "parameters": {arguments}}}' for name, arguments in plain)
-        case "Llama4Pythonic":
-            def pairs(arguments):
-                return ", ".join(f"{key}={python(value)}" for key, value in arguments.items())
-
-            return "[" + ", ".join(f"{name}({pairs(arguments)})" for name, arguments in calls) + "]"
-        case "Mistral":
-            return "[TOOL_CALLS][" + ", ".join(objects) + "]"
-        case "Mistral/v11":
-            return "".join(f"[TOOL_CALLS]{name}{arguments}" for name, arguments in plain)
-        case "DeepSeek":
-            inner = "".join(f"<｜tool▁call▁begin｜>{n}<｜tool▁sep｜>{a}<｜tool▁call▁end｜>" for n, a in plain)
-            return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
-        case "DeepSeek/V3":
-            inner = "\n".join(
-                f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{n}\n```json\n{a}\n```<｜tool▁call▁end｜>" for n, a in plain
-            )
-            return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
-        case "Phi4":
-            return "functools[" + ", ".join(objects) + "]"
-        case "Granite":
-            return "<|tool_call|>[" + ", ".join(objects) + "]"
-        case "Granite/20b":
-            return "".join(f"<function_call> {written}" for written in objects)
-
-
-def outputs(dialect):
-    """Outputs of a dialect: calls, text before them, text alone, and calls with mistakes."""
-    for calls in CALLS:
-        yield encode(dialect, calls)
-    for calls in CALLS[:3]:
-        yield "Let me look.\n" + encode(dialect, calls)
-    yield from TEXTS
-    one = encode(dialect, CALLS[0])
-    yield from [one[:-1], one[: len(one) // 2], one.replace('"', "", 1), one.replace("look", "", 1)]
-
-
-def thinking_outputs(begin, end):
-    """Prompts and outputs with thoughts, which the model or the prompt begins."""
-    for prompt, begun in [("", begin), (f"{begin}\n", "")]:
-        yield from ((prompt, f"{begun}{thoughts}{end}{ANSWERS[1]}") for thoughts in THOUGHTS)
-        yield from ((prompt, f"{begun}{THOUGHTS[0]}{end}{answer}") for answer in ANSWERS)
-        yield prompt, f"{begun}{THOUGHTS[0]}"
-        yield prompt, f"{begun}{THOUGHTS[0]}{end}{THOUGHTS[0]}{end}"
-
-
-def thoughts_of(dialect):
-    """What upstream reads of a dialect's thoughts."""
-    module, name, begin, end = REASONING[dialect]
-    cls = getattr(importlib.import_module(f"vllm.reasoning.{module}"), name)
-    if dialect == "Mistral":
-        # Its marks come from a package of Mistral's, which its tokenizers have too.
-        parser = type(name, (cls,), {"start_token": begin, "end_token": end, "__init__": lambda self: None})()
-    else:
-        parser = cls(tokenizer_of({mark: 1000 + index for index, mark in enumerate(MARKS)}))
-    for prompt, output in thinking_outputs(begin, end):
-        # This one takes for thoughts only what the model began itself.
-        if dialect == "Mistral" and prompt:
-            continue
-        thoughts, content = parser.extract_reasoning(output, MagicMock())
-        yield {"dialect": dialect, "prompt": prompt, "output": output, "thoughts": thoughts, "content": content}
+def enter_environment(folder):
+    """Runs this program again in an environment of its own."""
+    python = folder / "venv" / "bin" / "python"
+    complete = folder / "venv" / "complete"
+    if not complete.exists():
+        venv.create(folder / "venv", with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDED], check=True)
+        complete.touch()
+    if Path(sys.prefix).resolve() != (folder / "venv").resolve():
+        os.execv(python, [str(python), *sys.argv])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--wheel", required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where packages are kept")
     parser.add_argument("--write", type=Path, help="the record of what upstream reads")
     parser.add_argument("--mutants", type=int, default=0, help="outputs that are changed at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", help="the example read_turns")
     parser.add_argument("--table", type=Path, help="what came of the mutants")
+    parser.add_argument("--only", action="append", help="a dialect to compare")
     parser.add_argument("--show", type=int, default=3, help="differences without a reason to print, of each kind")
     arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    enter_environment(arguments.folder)
     logging.disable(logging.CRITICAL)
     version = Path(arguments.wheel).name.split("-")[1]
     with tempfile.TemporaryDirectory() as folder:
-        load(arguments.wheel, folder)
-        if arguments.write:
+        upstream.harmony.prepare(arguments.folder)
+        upstream.load(arguments.wheel, folder)
+        if arguments.write and not arguments.only:
             arguments.write.write_text(record(version))
         if arguments.mutants:
             sys.exit(compare(arguments, version))
 
 
 def record(version):
-    """What upstream reads of the outputs above, a line each."""
+    """What upstream reads of the outputs, a line each."""
     def lines(cases):
         return ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
 
-    calls = lines(answer(dialect, output) for dialect in PARSERS for output in outputs(dialect))
-    thoughts = lines(case for dialect in REASONING for case in thoughts_of(dialect))
-    return f'{{"vllm": "{version}", "cases": [\n{calls}\n], "thoughts": [\n{thoughts}\n]}}\n'
-
-
-@functools.cache
-def parser_of(dialect):
-    """The class that reads a dialect, and the vocabulary that its models have."""
-    module, name = PARSERS[dialect]
-    module = importlib.import_module(f"vllm.tool_parsers.{module}")
-    classes = [value for key, value in vars(module).items() if key.endswith("ToolParser") and key != "ToolParser"]
-    # Which of its two forms Mistral's parser reads depends on the vocabulary.
-    module.is_mistral_tokenizer = lambda tokenizer: False
-    left_out = ("[ARGS]", "[CALL_ID]") if dialect == "Mistral" else ()
-    vocabulary = {mark: 1000 + index for index, mark in enumerate(MARKS) if mark not in left_out}
-    return getattr(module, name) if name else classes[-1], vocabulary
-
-
-def tokenizer_of(vocabulary):
-    tokenizer = MagicMock()
-    tokenizer.get_vocab.return_value = vocabulary
-    tokenizer.encode.side_effect = lambda text, **_: [vocabulary.get(text, 1)]
-    return tokenizer
-
-
-def answer(dialect, output):
-    """What upstream reads of an output."""
-    cls, vocabulary = parser_of(dialect)
-    request = MagicMock(tools=None, tool_choice="auto")
-    case = {"dialect": dialect.split("/")[0], "output": output}
-    try:
-        read = cls(tokenizer_of(vocabulary)).extract_tool_calls(output, request)
-        calls = [[call.function.name, call.function.arguments] for call in read.tool_calls]
-        return case | {"content": read.content, "calls": calls}
-    except Exception as error:  # what upstream does not catch is its answer too
-        return case | {"fails": str(error)}
-
-
-# Parsers of calls never see marks of thoughts upstream, which other parsers have taken away.
-CALL_MARKS = [mark for mark in MARKS if "think" not in mark]
-# What stands between the parts of calls.
-PUNCTUATION = ["{", "}", "[", "]", '"', "'", "\\", ",", ":", ";", "(", ")", "=", "<", ">", "\n", " ", "```json", "null",
-               "é🙂"]
-
-
-def mutant(rolls, whole):
-    """One of these outputs with one to three changes."""
-    text = rolls.choice(whole)
-    for _ in range(rolls.randint(1, 3)):
-        at = rolls.randint(0, len(text))
-        end = min(len(text), at + rolls.randint(1, 12))
-        match rolls.randrange(6):
-            case 0:
-                text = text[:at] + text[end:]
-            case 1:
-                text = text[:end] + text[at:]
-            case 2:
-                text = text[:at] + rolls.choice(PUNCTUATION) + text[at:]
-            case 3:
-                text = text[:at] + rolls.choice(CALL_MARKS) + text[at:]
-            case 4:
-                text = text[:at]
-            case 5:
-                other = rolls.choice(whole)
-                text = text[:at] + other[rolls.randint(0, len(other)) :]
-    return text
+    versions = {
+        "vllm": version,
+        "openaiHarmony": metadata.version("openai-harmony"),
+        "vocabulary": upstream.harmony.PACKAGE,
+        "thinkingParsers": upstream.thinking_parsers(),
+    }
+    calls = lines(upstream.answer(dialect, output) for dialect in upstream.DIALECTS for output in outputs(dialect))
+    thoughts = lines(upstream.thoughts())
+    return f'{json.dumps(versions)[:-1]}, "cases": [\n{calls}\n], "thoughts": [\n{thoughts}\n]}}\n'
 
 
 def value(text):
@@ -332,7 +100,8 @@ def outcome(theirs, ours):
     if ours["problem"]:
         return "stricter" if calls else "told"
     if calls == ours["calls"]:
-        return "alike" if text == ours["text"].strip() else "text"
+        thoughts = (theirs.get("thoughts") or "").strip()
+        return "alike" if (text, thoughts) == (ours["text"].strip(), ours["thoughts"]) else "text"
     if not calls:
         return "here"
     return "calls" if ours["calls"] else "upstream"
@@ -342,7 +111,7 @@ OUTCOMES = {
     "alike": "both read the same text and calls",
     "told": "the call has a mistake, which the model is told here; upstream hands the output out as text, or nothing",
     "stricter": "the same, and upstream hands calls out",
-    "text": "the same calls, and another text",
+    "text": "the same calls, and another text or other thoughts",
     "here": "calls here, and none upstream",
     "upstream": "calls upstream, and none here",
     "calls": "other calls",
@@ -353,14 +122,15 @@ def compare(arguments, version):
     """Compares mutants of every dialect; returns the exit status."""
     rolls = random.Random(arguments.seed)
     counts, unknown, cut = {}, [], 0
-    for number, dialect in enumerate(PARSERS):
-        share = (arguments.mutants * (number + 1)) // len(PARSERS) - (arguments.mutants * number) // len(PARSERS)
-        whole = list(outputs(dialect))
-        mutants = [mutant(rolls, whole) for _ in range(share)]
-        asked = "".join(json.dumps({"dialect": dialect.split("/")[0], "output": one}) + "\n" for one in mutants)
+    dialects = arguments.only or upstream.DIALECTS
+    for number, dialect in enumerate(dialects):
+        share = (arguments.mutants * (number + 1)) // len(dialects) - (arguments.mutants * number) // len(dialects)
+        mutants = [mutant(rolls, dialect) for _ in range(share)]
+        common = {"dialect": dialect.split("/")[0], "tools": ["look", "order"]}
+        asked = "".join(json.dumps(common | {"output": one}) + "\n" for one in mutants)
         read = subprocess.run([arguments.reader], input=asked.encode(), stdout=subprocess.PIPE, check=True)
         for one, line in zip(mutants, read.stdout.splitlines(), strict=True):
-            theirs, ours = answer(dialect, one), json.loads(line)
+            theirs, ours = upstream.answer(dialect, one), json.loads(line)
             kind = outcome(theirs, ours)
             cut += not ours["same"]
             counts[dialect, kind] = counts.get((dialect, kind), 0) + 1
@@ -368,7 +138,7 @@ def compare(arguments, version):
                 unknown.append((dialect, kind, one, theirs, ours))
     text = "\n".join(table(arguments, version, counts, cut)) + "\n"
     print(text)
-    if arguments.table:
+    if arguments.table and not arguments.only:
         arguments.table.write_text(text)
     shown = {}
     for dialect, kind, one, theirs, ours in unknown:
@@ -396,7 +166,7 @@ KNOWN = {
     ("Qwen3Coder", "calls"): "A parameter without its end is read here, and keeps white space within it.",
     ("Llama3Json", "here"): "Text behind calls is left out here; upstream takes all of it for text. A call of "
                             "no arguments may leave them out.",
-    ("Llama3Json", "upstream"): "An object behind text is text here: a call is the whole turn of these models.",
+    ("Llama3Json", "upstream"): "Behind text, an object within a line or with the name of no tool is text here.",
     ("Llama4Pythonic", "here"): "Upstream knows no negative numbers, no comma at the end, and no blank before a "
                                 "parenthesis.",
     ("Mistral", "here"): "Upstream fails at a mark within a text of an argument, and reads one list alone.",
@@ -415,6 +185,13 @@ KNOWN = {
     ("Phi4", "calls"): "Upstream ends the list at its first bracket, and so loses calls with lists in them.",
     ("Granite", "text"): ALONE,
     ("Granite", "here"): "Upstream reads calls only at the beginning of a turn, and only where nothing follows them.",
+    ("Harmony", "text"): "A message of an unknown channel, or behind a broken header, is text here; upstream loses it or "
+                         "fails. A cut header is nothing here, and text upstream. A mark within a message ends it here.",
+    ("Harmony", "here"): "A call behind a broken header is read here; upstream loses it or fails. Every recipient is a "
+                         "tool here, whose name the model is told to correct.",
+    ("Harmony", "upstream"): "Upstream takes any word of a broken header for the name of a function.",
+    ("Harmony", "calls"): "A name, and arguments, end at a mark here. Upstream loses calls behind a broken header, or "
+                          "takes any word of it for a name.",
     ("Granite/20b", "text"): ALONE,
     ("Granite/20b", "here"): "Upstream reads none where one of several is broken; here a mark alone is left out.",
 }
@@ -432,13 +209,20 @@ def table(arguments, version, counts, cut):
         "which made no difference." if not cut else f"which made a difference {cut} times."
     )
     yield ""
+    yield (f"Harmony is read as tokens by openai-harmony {metadata.version('openai-harmony')}, with the vocabulary of "
+           f"`{upstream.harmony.PACKAGE}`.")
+    yield "A model cannot write a mark of gpt-oss in part, so that its mutants have these marks whole."
+    yield "Of its mutants thoughts are compared as well. Of the recorded outputs thoughts are compared by these parsers:"
+    yield ""
+    yield from (f"- {dialect}: `{parser}`" for dialect, parser in upstream.thinking_parsers().items())
+    yield ""
     yield from (f"- **{kind}**: {told}." for kind, told in OUTCOMES.items())
     yield ""
     yield "| dialect | " + " | ".join(kinds) + " |"
     yield "|---" * (len(kinds) + 1) + "|"
-    for dialect in PARSERS:
+    for dialect in upstream.DIALECTS:
         yield f"| {dialect} | " + " | ".join(f"{counts.get((dialect, kind), 0):,}" for kind in kinds) + " |"
-    sums = [sum(counts.get((dialect, kind), 0) for dialect in PARSERS) for kind in kinds]
+    sums = [sum(counts.get((dialect, kind), 0) for dialect in upstream.DIALECTS) for kind in kinds]
     yield "| all | " + " | ".join(f"{count:,}" for count in sums) + " |"
     yield ""
     yield "Why they differ:"

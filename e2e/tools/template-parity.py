@@ -158,6 +158,21 @@ def cases():
             yield {"name": name, "messages": messages, "tools": tools, "generationPrompt": prompt, "extra": extra}
 
 
+def functions_and_time(case):
+    """Tools and time as the model card of FireFunction passes them."""
+    return {"functions": json.dumps(case["tools"] or [], indent=4), "datetime": NOW.strftime("%Y-%m-%d %H:%M:%S UTC")}
+
+
+# What templates need besides what every client passes.
+VARIABLES = {"fireworks-ai-llama-3-firefunction-v2": functions_and_time}
+
+
+def cases_of(name):
+    """Every conversation, with the variables that a template needs."""
+    variables = VARIABLES.get(name, lambda case: {})
+    return [{**case, "extra": {**case["extra"], **variables(case)}} for case in cases()]
+
+
 def fetch(folder, python, package, version):
     """Downloads a source package once, and returns the archive."""
     found = list(folder.glob(f"{package.replace('-', '_')}-{version}*.tar.gz"))
@@ -247,8 +262,8 @@ OUTCOMES = ["text", "refused", "failed", "rendered", "different"]
 def compare(arguments):
     """Compares every template; returns the rows of the table and the differences."""
     rows, differences = [], []
-    every = list(cases())
     for package, name, template in templates(arguments.folder, sys.executable):
+        every = cases_of(name)
         asked = [{"template": template, "specialTokens": TOKENS, "nowSeconds": NOW_SECONDS, **case} for case in every]
         found = ours(arguments.renderer, asked)
         pairs = [(case, reference(template, case), one) for case, one in zip(every, found, strict=True)]
@@ -268,6 +283,7 @@ def table(rows):
     yield f"{transformers.__version__}, {sum(1 for _ in cases())} prompts each, and compares the bytes."
     yield ""
     yield f"The templates are those of `llama-cpp-python` {LLAMA_CPP_PYTHON} and of vLLM {VLLM}, as their source packages have them."
+    yield f"{' and '.join(sorted(VARIABLES))} also gets `functions` and `datetime`, without which it fails."
     yield ""
     yield "- **equal**: both write the same text."
     yield "- **refused**: the template refuses the prompt by `raise_exception`, in both in the same words."

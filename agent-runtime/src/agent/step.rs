@@ -167,7 +167,7 @@ fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {
 fn ask_model(state: &mut State, step: u32, Asked { text: prompt, tokens }: Asked) -> Action {
     let reader = match &state.opening {
         Opening::Transcript(_) => Reader::Transcript(TurnReader::default()),
-        Opening::Chat(talk) => Reader::Chat(dialect::Turn::new(talk.format().dialect(), &prompt)),
+        Opening::Chat(talk) => Reader::Chat(dialect::Turn::new(talk.format().dialect(), &prompt, talk.offer().names())),
     };
     state.guide = chat::guide(state, &prompt);
     state.phase = Phase::Model(Box::new(reader));

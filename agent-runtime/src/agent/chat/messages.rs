@@ -5,6 +5,7 @@ use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
     agent::{
+        dialect,
         grammar::{Observation, ToolCall},
         state::{Call, CallEnd, CallResult, Step},
     },
@@ -79,9 +80,9 @@ impl ChatFormat {
             // Its template refuses a text with channels.
             return if turn.content.is_empty() { "(a call with mistakes)".to_owned() } else { turn.content.clone() };
         }
-        let marks = ["</think>", "[/THINK]"];
-        let behind =
-            marks.iter().find_map(|mark| step.text.rsplit_once(mark)).map_or(step.text.as_str(), |(_, rest)| rest);
+        // An engine that splits turns itself has its own marks.
+        let mut ends = ["</think>", "[/THINK]"].into_iter().chain(dialect::ends_of_thoughts(self.dialect));
+        let behind = ends.find_map(|mark| step.text.rsplit_once(mark)).map_or(step.text.as_str(), |(_, rest)| rest);
         behind.trim().to_owned()
     }
 

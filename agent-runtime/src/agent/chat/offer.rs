@@ -107,6 +107,11 @@ impl Offer {
         self.own.is_empty() && !self.is_empty()
     }
 
+    /// The names of all tools.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.keys().map(String::as_str)
+    }
+
     /// Compares calls with their tools.
     ///
     /// # Errors
@@ -128,7 +133,7 @@ impl Offer {
     fn check_one(&self, call: WrittenCall) -> Result<(Owner, ToolCall), String> {
         let WrittenCall { name, arguments } = call;
         let Some(KnownTool { fits, sole, owner }) = self.known.get(&name) else {
-            let known = self.known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known = self.names().collect::<Vec<_>>().join(", ");
             let known = if known.is_empty() { "none".to_owned() } else { known };
             return Err(format!("unknown tool {name:?}; the tools are {known}"));
         };

@@ -1,14 +1,31 @@
 //! Granite 3: a list of objects after `<|tool_call|>` or `<tool_call>`; its function-calling models write
 //! `<function_call>` before each object. Pure.
 //!
+//! Granite 3.2 writes sentences before its thoughts and its answer, and Granite 3.3 tags around both.
+//!
 //! Shapes: <https://www.ibm.com/granite/docs/models/granite>.
 
-use super::{End, Opener, Place, Reading, Syntax, calls, json::values};
+use super::{End, Opener, Place, Reading, Syntax, THINK, Thoughts, calls, json::values};
+
+/// Any answer may quote these, so they count only at the beginning of a turn.
+const SENTENCES: Thoughts = Thoughts {
+    begins: &["Here is my thought process:", "Here's my thought process:"],
+    ends: &["Here is my response:", "Here's my response:"],
+    place: Place::Start,
+};
 
 /// The dialect.
 pub struct Granite;
 
 impl Syntax for Granite {
+    fn thoughts(&self) -> &'static [Thoughts] {
+        &[THINK, SENTENCES]
+    }
+
+    fn answer(&self) -> Option<[&'static str; 2]> {
+        Some(["<response>", "</response>"])
+    }
+
     fn openers(&self) -> &'static [Opener] {
         &[
             Opener { mark: "<|tool_call|>", place: Place::Anywhere, end: End::Turn },

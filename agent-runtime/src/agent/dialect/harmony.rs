@@ -9,14 +9,20 @@ const MESSAGE: &str = "<|message|>";
 const CHANNEL: &str = "<|channel|>";
 const RECIPIENT: &str = "to=";
 const FUNCTIONS: &str = "functions.";
+/// What ends a call.
+const CALL: &str = "<|call|>";
 /// What ends a message. A new header does so where the model forgot to.
-const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>", CHANNEL];
+const ENDS: [&str; 5] = ["<|end|>", CALL, "<|return|>", "<|start|>", CHANNEL];
 
 /// Splits a turn into messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Harmony {
     mode: Mode,
     pending: String,
+    /// Whether nothing of this message was written yet.
+    is_new: bool,
+    has_text: bool,
+    has_thoughts: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,8 +55,8 @@ impl Harmony {
             // A header without a message says nothing, but a turn without marks is text.
             Mode::Start if !rest.trim_start().starts_with("<|") => parts.text = rest,
             Mode::Start | Mode::Header => {}
-            Mode::Text => parts.text = rest,
-            Mode::Thoughts => parts.thoughts = rest,
+            Mode::Text => self.write(true, &rest, &mut parts),
+            Mode::Thoughts => self.write(false, &rest, &mut parts),
             Mode::Call(name) => end_call(name, &rest, &mut parts),
         }
         parts
@@ -76,6 +82,7 @@ impl Harmony {
                 let Some(at) = self.pending.find(MESSAGE) else { return false };
                 let header: String = self.pending.drain(..at + MESSAGE.len()).collect();
                 self.mode = mode_of(&header[..at]);
+                self.is_new = true;
                 true
             }
             Mode::Text | Mode::Thoughts => self.read_open(parts),
@@ -87,11 +94,31 @@ impl Harmony {
         let end = first_end(&self.pending);
         let held = ENDS.iter().map(|mark| begun(&self.pending, mark)).max().unwrap_or(0);
         let upto = end.map_or(self.pending.len() - held, |(at, _)| at);
-        let target = if self.mode == Mode::Text { &mut parts.text } else { &mut parts.thoughts };
-        target.extend(self.pending.drain(..upto));
+        let piece: String = self.pending.drain(..upto).collect();
+        self.write(self.mode == Mode::Text, &piece, parts);
         let Some((_, mark)) = end else { return false };
+        if mark == CALL {
+            let problem = "a call names no function; write to=functions.NAME before its arguments".to_owned();
+            parts.problem = parts.problem.take().or(Some(problem));
+        }
         self.end_message(mark);
         true
+    }
+
+    /// Writes text or thoughts. Those of two messages stand in lines of their own.
+    fn write(&mut self, is_text: bool, piece: &str, parts: &mut Parts) {
+        if piece.is_empty() {
+            return;
+        }
+        let (target, has_earlier) = match is_text {
+            true => (&mut parts.text, &mut self.has_text),
+            false => (&mut parts.thoughts, &mut self.has_thoughts),
+        };
+        let (is_new, has_earlier) = (std::mem::take(&mut self.is_new), std::mem::replace(has_earlier, true));
+        if is_new && has_earlier {
+            target.push('\n');
+        }
+        target.push_str(piece);
     }
 
     fn read_call(&mut self, parts: &mut Parts) -> bool {
@@ -126,7 +153,11 @@ fn mode_of(header: &str) -> Mode {
 }
 
 fn end_call(name: String, body: &str, parts: &mut Parts) {
-    match calls::arguments(&name, body) {
+    let arguments = match name.is_empty() {
+        true => Err("a call has no name".to_owned()),
+        false => calls::arguments(&name, body),
+    };
+    match arguments {
         Ok(arguments) => parts.calls.push(WrittenCall { name, arguments }),
         Err(problem) => parts.problem = parts.problem.take().or(Some(problem)),
     }

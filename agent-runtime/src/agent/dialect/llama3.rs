@@ -1,4 +1,5 @@
-//! Llama 3.1, 3.2 and 3.3: the whole turn is an object with `name` and `parameters`, or follows `<|python_tag|>`. Pure.
+//! Llama 3.1, 3.2 and 3.3: an object with `name` and `parameters`, alone or behind text, or behind `<|python_tag|>`.
+//! Pure.
 //!
 //! Shape: <https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/#json-based-tool-calling>.
 
@@ -14,11 +15,16 @@ impl Syntax for Llama3 {
         &[
             Opener { mark: PYTHON_TAG, place: Place::Anywhere, end: End::Turn },
             Opener { mark: "{", place: Place::Start, end: End::Turn },
+            Opener { mark: "{", place: Place::Line, end: End::Turn },
         ]
     }
 
     /// Several calls are separated by semicolons. An object that makes no call is an answer.
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
+        // Behind text, an object with a name alone is more likely part of the answer.
+        if opener.place == Place::Line && !looks_like_a_call(body) {
+            return Ok(Reading::Text);
+        }
         let (objects, rest) = values(body, &[';', ',']);
         // Who wrote several calls means all of them.
         let has_more = rest.starts_with('{') || looks_like_a_call(rest);

@@ -3,7 +3,7 @@
 //! Shapes: <https://github.com/mistralai/mistral-common>.
 
 use super::{
-    End, Opener, Place, Reading, Syntax, WrittenCall, calls,
+    End, Opener, Place, Reading, Syntax, Thoughts, WrittenCall, calls,
     json::{end_of_value, values},
 };
 
@@ -13,8 +13,8 @@ const TOOL_CALLS: &str = "[TOOL_CALLS]";
 pub struct Mistral;
 
 impl Syntax for Mistral {
-    fn thoughts(&self) -> [&'static str; 2] {
-        ["[THINK]", "[/THINK]"]
+    fn thoughts(&self) -> &'static [Thoughts] {
+        &[Thoughts { begins: &["[THINK]"], ends: &["[/THINK]"], place: Place::Anywhere }]
     }
 
     fn openers(&self) -> &'static [Opener] {

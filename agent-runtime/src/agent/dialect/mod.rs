@@ -11,6 +11,7 @@ mod granite;
 mod harmony;
 mod hermes;
 mod json;
+mod line;
 mod llama3;
 mod llama4;
 mod mistral;
@@ -32,8 +33,13 @@ pub use super::grammar::MAX_CALLS_PER_TURN;
 /// A dialect as marks and what stands between them.
 trait Syntax: Sync {
     /// What surrounds thoughts.
-    fn thoughts(&self) -> [&'static str; 2] {
-        ["<think>", "</think>"]
+    fn thoughts(&self) -> &'static [Thoughts] {
+        &[THINK]
+    }
+
+    /// What surrounds the answer where a turn has its thoughts apart. Both are left out of the text.
+    fn answer(&self) -> Option<[&'static str; 2]> {
+        None
     }
 
     /// What calls begin and end with.
@@ -45,6 +51,17 @@ trait Syntax: Sync {
     /// What is wrong, for the model.
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String>;
 }
+
+/// Marks of thoughts. Each beginning goes with each end.
+#[derive(Debug)]
+struct Thoughts {
+    begins: &'static [&'static str],
+    ends: &'static [&'static str],
+    place: Place,
+}
+
+/// The marks that most models have.
+const THINK: Thoughts = Thoughts { begins: &["<think>"], ends: &["</think>"], place: Place::Anywhere };
 
 /// What calls begin with.
 #[derive(Debug)]
@@ -59,8 +76,10 @@ struct Opener {
 enum Place {
     /// Wherever it stands.
     Anywhere,
-    /// Before any other text of the turn. The mark is part of what follows.
+    /// Before any other text of the turn. The mark of a call is part of what follows.
     Start,
+    /// At the beginning of a line, where it begins an object that names a tool of the run, and is part of it.
+    Line,
 }
 
 /// What calls end with.
@@ -131,12 +150,12 @@ pub struct Finished {
 }
 
 impl Turn {
-    /// Reads the turn that follows a prompt. Where the prompt ends with the beginning of thoughts, the turn begins
-    /// within them.
-    pub fn new(dialect: ToolCallDialect, prompt: &str) -> Self {
+    /// Reads the turn that follows a prompt, in a run with tools of these names. Where the prompt ends with the
+    /// beginning of thoughts, the turn begins within them.
+    pub fn new<'a>(dialect: ToolCallDialect, prompt: &str, tools: impl IntoIterator<Item = &'a str>) -> Self {
         let reader = match dialect {
             ToolCallDialect::Harmony => Reader::Harmony(Harmony::default()),
-            other => Reader::Scanner(Scanner::new(other, prompt)),
+            other => Reader::Scanner(Scanner::new(other, prompt, tools)),
         };
         Self {
             reader,
@@ -219,7 +238,14 @@ pub fn marks(dialect: ToolCallDialect) -> Vec<&'static str> {
         End::Mark(end) | End::PlainMark(end) => vec![opener.mark, end],
         End::Turn | End::Here => vec![opener.mark],
     };
-    syntax.openers().iter().flat_map(of_opener).chain(syntax.thoughts()).collect()
+    let of_thoughts = |thoughts: &Thoughts| [thoughts.begins, thoughts.ends].concat();
+    let calls = syntax.openers().iter().flat_map(of_opener);
+    calls.chain(syntax.thoughts().iter().flat_map(of_thoughts)).chain(syntax.answer().into_iter().flatten()).collect()
+}
+
+/// What ends thoughts in a dialect.
+pub fn ends_of_thoughts(dialect: ToolCallDialect) -> impl Iterator<Item = &'static str> {
+    syntax(dialect).thoughts().iter().flat_map(|thoughts| thoughts.ends).copied()
 }
 
 fn syntax(dialect: ToolCallDialect) -> &'static dyn Syntax {

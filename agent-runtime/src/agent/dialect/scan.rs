@@ -1,14 +1,21 @@
 //! Finds a dialect's marks in a text that comes in pieces. Pure.
 
+use std::collections::BTreeSet;
+
 use slipway_vocabulary::ToolCallDialect;
 
-use super::{End, Opener, Parts, Place, Reading, Syntax, syntax};
+use super::{
+    End, Parts, Place, Reading, Syntax, Thoughts,
+    line::{CallAtLine, call_at_line},
+    syntax,
+};
 
 /// Where the text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Text,
-    Thoughts,
+    /// Behind a beginning of the dialect's thoughts of this number.
+    Thoughts(usize),
     /// Behind the dialect's opener of this number.
     Call(usize),
 }
@@ -25,14 +32,33 @@ pub struct Scanner {
     in_string: bool,
     /// Whether no text came yet.
     is_start: bool,
+    /// Whether no text but blanks came yet in this line.
+    is_line_start: bool,
+    /// Whether the mark before an answer came.
+    is_answer: bool,
+    /// The tools whose calls may begin at any line.
+    tools: BTreeSet<String>,
 }
 
 impl Scanner {
-    /// Reads a turn behind a prompt.
-    pub fn new(dialect: ToolCallDialect, prompt: &str) -> Self {
-        let [open, _] = syntax(dialect).thoughts();
-        let mode = if prompt.trim_end().ends_with(open) { Mode::Thoughts } else { Mode::Text };
-        Self { dialect, mode, pending: String::new(), looked: 0, in_string: false, is_start: true }
+    /// Reads a turn behind a prompt, in a run with tools of these names.
+    pub fn new<'a>(dialect: ToolCallDialect, prompt: &str, tools: impl IntoIterator<Item = &'a str>) -> Self {
+        let syntax = syntax(dialect);
+        let prompt = prompt.trim_end();
+        let begun = |thoughts: &Thoughts| thoughts.begins.iter().any(|begin| prompt.ends_with(begin));
+        let mode = syntax.thoughts().iter().position(begun).map_or(Mode::Text, Mode::Thoughts);
+        let needs_tools = opener_at_line(syntax).is_some();
+        Self {
+            dialect,
+            mode,
+            pending: String::new(),
+            looked: 0,
+            in_string: false,
+            is_start: true,
+            is_line_start: true,
+            is_answer: false,
+            tools: tools.into_iter().filter(|_| needs_tools).map(str::to_owned).collect(),
+        }
     }
 
     /// Takes the next piece.
@@ -48,7 +74,7 @@ impl Scanner {
         let mut parts = Parts::default();
         match self.mode {
             Mode::Text => parts.text = std::mem::take(&mut self.pending),
-            Mode::Thoughts => parts.thoughts = std::mem::take(&mut self.pending),
+            Mode::Thoughts(_) => parts.thoughts = std::mem::take(&mut self.pending),
             Mode::Call(opener) => {
                 let end = self.pending.len();
                 self.end_call(opener, end, 0, &mut parts);
@@ -63,7 +89,7 @@ impl Scanner {
     fn advance(&mut self, parts: &mut Parts) -> bool {
         match self.mode {
             Mode::Text => self.read_text(parts),
-            Mode::Thoughts => self.read_thoughts(parts),
+            Mode::Thoughts(thoughts) => self.read_thoughts(thoughts, parts),
             Mode::Call(opener) => self.read_call(opener, parts),
         }
     }
@@ -73,44 +99,48 @@ impl Scanner {
         if self.is_start {
             match at_start(syntax, &self.pending) {
                 Start::Unclear => return false,
-                Start::Opener(opener) => {
-                    self.enter(Mode::Call(opener), self.pending.len() - self.pending.trim_start().len());
+                Start::Mark { mode, skipped } => {
+                    self.is_answer |= mode == Mode::Text;
+                    self.enter(mode, skipped);
                     return true;
                 }
                 Start::Text => {}
             }
         }
-        let [open, close] = syntax.thoughts();
-        let openers = syntax.openers().iter().enumerate().filter(|(_, opener)| opener.place == Place::Anywhere);
-        let marks = openers.map(|(index, opener)| (opener.mark, Mode::Call(index)));
-        let marks = marks.chain([(open, Mode::Thoughts), (close, Mode::Text)]);
+        let marks = marks(syntax, self.is_answer);
+        let at_line = opener_at_line(syntax);
         // Most pieces have nothing that a mark begins with.
         let begins = |byte: u8| marks.clone().any(|(mark, _)| mark.as_bytes().first() == Some(&byte));
-        if !self.pending.bytes().any(begins) {
+        if !self.pending.bytes().any(|byte| begins(byte) || (byte == b'{' && at_line.is_some())) {
             self.write(self.pending.len(), parts);
             return false;
         }
+        let line =
+            at_line.and_then(|opener| Some((opener, call_at_line(&self.pending, self.is_line_start, &self.tools)?)));
         let found = marks.clone().filter_map(|(mark, mode)| Some((self.pending.find(mark)?, mark.len(), mode)));
-        if let Some((at, length, mode)) = found.min_by_key(|(at, ..)| *at) {
-            self.write(at, parts);
-            self.enter(mode, length);
-            return true;
-        }
-        let begun = marks.map(|(mark, _)| begun(&self.pending, mark)).max().unwrap_or(0);
-        self.write(self.pending.len() - begun, parts);
-        false
+        let found = found.min_by_key(|(at, ..)| *at).filter(|(at, ..)| line.is_none_or(|(_, call)| *at < call.at));
+        let (at, next) = match (found, line) {
+            (Some((at, length, mode)), _) => (at, Some((mode, length))),
+            (None, Some((opener, CallAtLine { at, is_sure }))) => (at, is_sure.then_some((Mode::Call(opener), 0))),
+            (None, None) => {
+                let begun = marks.map(|(mark, _)| begun(&self.pending, mark)).max().unwrap_or(0);
+                (self.pending.len() - begun, None)
+            }
+        };
+        self.write(at, parts);
+        next.inspect(|(mode, length)| self.enter(*mode, *length)).is_some()
     }
 
-    fn read_thoughts(&mut self, parts: &mut Parts) -> bool {
-        let [_, close] = syntax(self.dialect).thoughts();
-        if let Some(at) = self.pending.find(close) {
+    fn read_thoughts(&mut self, thoughts: usize, parts: &mut Parts) -> bool {
+        let ends = syntax(self.dialect).thoughts()[thoughts].ends;
+        let found = ends.iter().filter_map(|end| Some((self.pending.find(end)?, end.len())));
+        if let Some((at, length)) = found.min_by_key(|(at, _)| *at) {
             parts.thoughts.push_str(&self.pending[..at]);
-            self.enter(Mode::Text, at + close.len());
+            self.enter(Mode::Text, at + length);
             return true;
         }
-        let end = self.pending.len() - begun(&self.pending, close);
-        parts.thoughts.push_str(&self.pending[..end]);
-        self.pending.drain(..end);
+        let begun = ends.iter().map(|end| begun(&self.pending, end)).max().unwrap_or(0);
+        parts.thoughts.extend(self.pending.drain(..self.pending.len() - begun));
         false
     }
 
@@ -175,7 +205,10 @@ impl Scanner {
     }
 
     fn write(&mut self, end: usize, parts: &mut Parts) {
-        self.is_start &= self.pending[..end].trim().is_empty();
+        let text = &self.pending[..end];
+        let (is_new_line, line) = text.rsplit_once('\n').map_or((false, text), |(_, line)| (true, line));
+        self.is_start &= text.trim().is_empty();
+        self.is_line_start = (is_new_line || self.is_line_start) && line.trim().is_empty();
         parts.text.push_str(&self.pending[..end]);
         self.pending.drain(..end);
     }
@@ -186,21 +219,49 @@ impl Scanner {
     }
 }
 
+/// Marks that count wherever they stand, with what follows each.
+fn marks(syntax: &'static dyn Syntax, is_answer: bool) -> impl Iterator<Item = (&'static str, Mode)> + Clone {
+    let openers = syntax.openers().iter().enumerate().filter(|(_, opener)| opener.place == Place::Anywhere);
+    let calls = openers.map(|(index, opener)| (opener.mark, Mode::Call(index)));
+    let all = syntax.thoughts().iter().enumerate().filter(|(_, thoughts)| thoughts.place == Place::Anywhere);
+    let thoughts = all.flat_map(|(index, Thoughts { begins, ends, place: _ })| {
+        let begins = begins.iter().map(move |begin| (*begin, Mode::Thoughts(index)));
+        begins.chain(ends.iter().map(|end| (*end, Mode::Text)))
+    });
+    let answer = syntax.answer().filter(|_| is_answer).map(|[_, end]| (end, Mode::Text));
+    calls.chain(thoughts).chain(answer)
+}
+
+fn opener_at_line(syntax: &dyn Syntax) -> Option<usize> {
+    syntax.openers().iter().position(|opener| opener.place == Place::Line)
+}
+
 /// What the beginning of a turn is.
 enum Start {
     Unclear,
-    Opener(usize),
+    /// A mark, or blanks alone before one that is part of what follows.
+    Mark {
+        mode: Mode,
+        skipped: usize,
+    },
     Text,
 }
 
 fn at_start(syntax: &dyn Syntax, text: &str) -> Start {
-    let text = text.trim_start();
-    let here = |opener: &Opener| opener.place == Place::Start;
-    if let Some(index) = syntax.openers().iter().position(|opener| here(opener) && text.starts_with(opener.mark)) {
-        return Start::Opener(index);
+    let trimmed = text.trim_start();
+    let blanks = text.len() - trimmed.len();
+    let openers = syntax.openers().iter().enumerate().filter(|(_, opener)| opener.place == Place::Start);
+    let calls = openers.map(|(index, opener)| (opener.mark, Mode::Call(index), 0));
+    let all = syntax.thoughts().iter().enumerate().filter(|(_, thoughts)| thoughts.place == Place::Start);
+    let thoughts = all.flat_map(|(index, thoughts)| {
+        thoughts.begins.iter().map(move |begin| (*begin, Mode::Thoughts(index), begin.len()))
+    });
+    let answer = syntax.answer().map(|[begin, _]| (begin, Mode::Text, begin.len()));
+    let mut marks = calls.chain(thoughts).chain(answer);
+    if let Some((_, mode, length)) = marks.clone().find(|(mark, ..)| trimmed.starts_with(mark)) {
+        return Start::Mark { mode, skipped: blanks + length };
     }
-    let mut openers = syntax.openers().iter().filter(|opener| here(opener));
-    if openers.any(|opener| opener.mark.starts_with(text)) { Start::Unclear } else { Start::Text }
+    if marks.any(|(mark, ..)| mark.starts_with(trimmed)) { Start::Unclear } else { Start::Text }
 }
 
 /// Bytes at the end of a text that a mark begins with, the whole mark left out.

@@ -18,7 +18,7 @@ struct Read {
 }
 
 fn read<'a>(dialect: D, prompt: &str, pieces: impl IntoIterator<Item = &'a str>) -> Read {
-    let mut turn = Turn::new(dialect, prompt);
+    let mut turn = Turn::new(dialect, prompt, ["a", "look"]);
     let mut text: String = pieces.into_iter().filter_map(|piece| turn.push(piece)).collect();
     let (rest, Finished { calls, has_text, has_thoughts, problem }) = turn.finish();
     text.extend(rest);
@@ -74,6 +74,17 @@ fn read_all_ways(dialect: D, prompt: &str, output: &str) -> Read {
     &["a {}", r#"b {"x":"y;z"}"#])]
 #[case::text_behind(Llama3Json, "{\"name\": \"a\", \"parameters\": {}}\nI called it.", "", &["a {}"])]
 #[case::an_answer_in_json(Llama3Json, r#"{"height": 5}"#, r#"{"height": 5}"#, &[])]
+#[case::behind_text(Llama3Json, "Let me look.\n{\"name\": \"look\", \"parameters\": {\"city\": \"Bern\"}}", "Let me look.",
+    &[r#"look {"city":"Bern"}"#])]
+#[case::several_behind_text(Llama3Json,
+    "Two.\n\n  { \"name\" : \"a\", \"parameters\": {}};\n{\"name\": \"b\", \"parameters\": {}}", "Two.", &["a {}", "b {}"])]
+#[case::of_no_tool(Llama3Json, "Such as:\n{\"name\": \"lookup\", \"parameters\": {}}",
+    "Such as:\n{\"name\": \"lookup\", \"parameters\": {}}", &[])]
+#[case::within_a_line(Llama3Json, r#"Such as {"name": "look", "parameters": {}}"#,
+    r#"Such as {"name": "look", "parameters": {}}"#, &[])]
+#[case::no_call_of_a_tool(Llama3Json, "Such as:\n{\"name\": \"look\", \"age\": 5}\nOr so.",
+    "Such as:\n{\"name\": \"look\", \"age\": 5}\nOr so.", &[])]
+#[case::cut_in_the_name(Llama3Json, "Such as:\n{\"name\": \"lo", "Such as:\n{\"name\": \"lo", &[])]
 #[case::several_in_json(Llama3Json, r#"{"height": 5}; {"#, r#"{"height": 5}; {"#, &[])]
 #[case::one(Llama4Pythonic, r#"[look(city="Bern", days=3)]"#, "", &[r#"look {"city":"Bern","days":3}"#])]
 #[case::several(Llama4Pythonic, "[a(), b(x='it\\'s', y=[1, (2.5, None)], z={'k': True})]", "",
@@ -97,6 +108,7 @@ fn read_all_ways(dialect: D, prompt: &str, output: &str) -> Read {
 #[case::preamble(Harmony,
     "<|channel|>commentary<|message|>First a look.<|end|><|start|>assistant<|channel|>commentary to=functions.a<|message|>{}<|call|>",
     "First a look.", &["a {}"])]
+#[case::two_messages(Harmony, "<|channel|>commentary<|message|>One.<|end|><|start|>assistant<|channel|>final<|message|>Two.", "One.\nTwo.", &[])]
 #[case::no_marks(Harmony, "Just text <b>", "Just text <b>", &[])]
 #[case::functools(Phi4, r#"functools[{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}]"#, "",
     &[r#"a {"x":1}"#, "b {}"])]
@@ -128,6 +140,13 @@ fn outputs_are_read(#[case] dialect: D, #[case] output: &str, #[case] text: &str
 #[case(Hermes, "", "No thoughts.</think> Text.", "", "No thoughts. Text.")]
 #[case(DeepSeek, "<｜Assistant｜><think>\n", "\n\n</think>\n\nIt is 5.", "", "It is 5.")]
 #[case(Mistral, "", "[THINK]Hm.[/THINK]It is 5.", "Hm.", "It is 5.")]
+#[case(Granite, "", "<think>Hm.</think>It is 5.", "Hm.", "It is 5.")]
+#[case(Granite, "", "<think>Hm.</think>\n\n<response>It is\n<response>.</response>", "Hm.", "It is\n<response>.")]
+#[case(Granite, "", "Here is my thought process:\nHm.\n\nHere is my response:\nIt is 5.", "Hm.", "It is 5.")]
+#[case(Granite, "", " Here's my thought process: Hm. Here's my response: It is 5.", "Hm.", "It is 5.")]
+#[case(Granite, "", "Here is my thought process: Hm.", "Hm.", "")]
+#[case(Granite, "", "So. Here is my thought process: x", "", "So. Here is my thought process: x")]
+#[case(Granite, "", "Here is my response: <response>", "", "Here is my response: <response>")]
 #[case(
     Harmony,
     "",
@@ -179,6 +198,11 @@ fn thoughts_are_no_text(
     "{\"name\": \"a\", \"parameters\": {}}; {\"name\": \"b, \"parameters\": {}}",
     "a call is not valid JSON; separate calls by semicolons"
 )]
+#[case(
+    Llama3Json,
+    "Let me look.\n{\"name\": \"look\", \"parameters\": {\"city\": }}",
+    "the call is not valid JSON; write one object with its name and arguments"
+)]
 #[case(Llama3Json, "<|python_tag|>print(1)", "the call is no object with a name and parameters")]
 #[case(Llama4Pythonic, "[a(x=Bern)]", "\"Bern\" is not a value; put texts between quotes")]
 #[case(Llama4Pythonic, "[a(1)]", "expected '=' before \")]\"")]
@@ -191,6 +215,12 @@ fn thoughts_are_no_text(
     Harmony,
     "<|channel|>commentary to=functions.a<|message|>{\"x\"<|call|>",
     "the call is not valid JSON; write one object with its name and arguments"
+)]
+#[case(Harmony, "<|channel|>commentary to=functions.<|message|>{}<|call|>", "a call has no name")]
+#[case(
+    Harmony,
+    "<|channel|>commentary json<|message|>{}<|call|>",
+    "a call names no function; write to=functions.NAME before its arguments"
 )]
 #[case(Phi4, "functools[{]", "the call is not valid JSON; write one object with its name and arguments")]
 #[case(Granite, "<|tool_call|>no", "the call is not valid JSON; write a list of objects with a name and arguments")]
@@ -220,7 +250,7 @@ fn the_template_tells_the_dialect(#[case] template: &str, #[case] dialect: D) {
 }
 
 /// Pieces of all dialects and of what surrounds them, so that any order of them is tried.
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 48] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -260,6 +290,10 @@ const PIECES: [&str; 44] = [
     "<|tool_call|>",
     "<|/tool_call|>",
     "<function_call>",
+    "Here is my thought process:",
+    "Here's my response:",
+    "<response>",
+    "</response>",
     "a(x='1')",
     "\n\n",
     " ü🙂",
