@@ -4,7 +4,9 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile, RuntimeConfig, TextDialect};
+use slipway_runtime_config::{
+    LatencyMetric, LatencyObjective, Percentile, RuntimeConfig, TextDialect, ToolCallDialect,
+};
 
 use crate::{
     fixture::{Answer, Reply, Sidecar, get, or_hang, post, sidecar, sidecar_with},
@@ -73,6 +75,25 @@ async fn a_call_of_a_clients_tool_ends_the_run_and_its_result_continues_it() {
     assert!(prompts[1].contains("<tool_response>\nsunny\n</tool_response>"), "{}", prompts[1]);
     let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
     assert!(metrics.contains("slipway_runs_total{outcome=\"answered\"} 2"), "{metrics}");
+}
+
+#[tokio::test]
+async fn json_behind_text_calls_a_tool_of_the_run_and_no_other() {
+    const OF_NO_TOOL: &str = "Such as:\n{\"name\": \"storm\", \"parameters\": {}}";
+    const OF_THE_CLIENT: &str = "Let me look.\n{\"name\": \"weather\", \"parameters\": {\"city\": \"Paris\"}}";
+    let sidecar = qwen([Reply::Spells(OF_NO_TOOL), Reply::Spells(OF_THE_CLIENT)], |config| {
+        config.chat_template.as_mut().expect("it has one").dialect = Some(ToolCallDialect::Llama3Json);
+    });
+    let tools = json!({ "tools": [weather()] });
+    let text = choice(&ask(&sidecar, tools.clone()).await);
+    assert_eq!((&text["finish_reason"], &text["message"]["content"]), (&json!("stop"), &json!(OF_NO_TOOL)));
+    let called = choice(&ask(&sidecar, tools).await);
+    assert_eq!(
+        (&called["finish_reason"], &called["message"]["content"]),
+        (&json!("tool_calls"), &json!("Let me look."))
+    );
+    let function = &called["message"]["tool_calls"][0]["function"];
+    assert_eq!(function, &json!({ "name": "weather", "arguments": "{\"city\":\"Paris\"}" }));
 }
 
 #[tokio::test]
