@@ -71,6 +71,7 @@ lint: ## Check formatting, lints, prose and that generated files are up to date.
 	cargo clippy --workspace --test '*' --locked -- -D warnings # the suites, which a plain build leaves out
 	$(MAKE) --no-print-directory check-generated
 	.ci/prose.py
+	git apply --check operator/tests/planted/*.patch # what `make test-planted-bugs` plants
 
 .PHONY: generate
 generate: build ## Write all generated files.
