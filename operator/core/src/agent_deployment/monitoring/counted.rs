@@ -1,37 +1,55 @@
 //! What is remembered of a pod's last hour, so that only what it has counted since is asked for. Pure.
 //!
-//! Metrics are added up in blocks of five minutes: a pod's hour takes a few kilobytes. What the judge and the test of
-//! drift read, window by window, is not remembered.
+//! Metrics are added up in blocks of five minutes: a pod's hour takes a kilobyte or two, in few pieces. What the judge
+//! and the test of drift read, window by window, is not remembered.
 
-mod buckets;
+mod blocks;
+mod packed;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use slipway_crds::v1alpha1::AgentDeploymentSpec;
 use slipway_vocabulary::{
-    evidence::{Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Window},
+    evidence::{Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Window},
     telemetry::{GpuFault, GpuWindow},
 };
 
-use self::buckets::Buckets;
+pub(super) use self::blocks::CountedLoad;
+use self::blocks::{Block, Blocks, Counting, Loads, Sums};
 
-/// Windows of a block.
-const BLOCK: u64 = 30;
 /// Windows whose load is kept where nothing needs the load of an hour.
 const FEW: usize = 6;
 /// Errors of hardware of one pod that are remembered.
 const MOST_BROKEN: usize = 16;
-/// The memory of a window's load, in buckets.
-const BUCKETS_OF_LOAD: usize = size_of::<CountedLoad>() / size_of::<(u16, u32)>();
+/// Bytes of most buckets. What loads take is counted in them.
+const BYTES_OF_BUCKET: usize = 2;
 /// Buckets of one pod that are remembered at most. A pod that fills more is asked for its hour each time.
 pub const MOST_BUCKETS: usize = 8_192;
 
 /// What is needed of a pod's hour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keep {
-    metrics: BTreeSet<Metric>,
+    metrics: Metrics,
     /// Windows whose load is kept.
     loads: usize,
+}
+
+/// Metrics, a bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Metrics(u16);
+
+const _: () = assert!(Metric::ALL.len() <= 16, "each metric has a bit");
+
+impl FromIterator<Metric> for Metrics {
+    fn from_iter<I: IntoIterator<Item = Metric>>(metrics: I) -> Self {
+        Self(metrics.into_iter().fold(0, |bits, metric| bits | (1 << metric as u16)))
+    }
+}
+
+impl Metrics {
+    fn has(self, metric: Metric) -> bool {
+        self.0 & (1 << metric as u16) != 0
+    }
 }
 
 impl Keep {
@@ -47,10 +65,10 @@ impl Keep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedHour {
     keep: Keep,
-    started_at: String,
+    started_at: Box<str>,
     last: Option<u64>,
-    blocks: BTreeMap<u64, Block>,
-    loads: VecDeque<CountedLoad>,
+    blocks: Blocks,
+    loads: Loads,
     broken: Vec<BrokenGpu>,
     /// Whether the pod has reported on its GPUs.
     has_gpus: bool,
@@ -65,31 +83,6 @@ pub struct BrokenGpu {
     pub fault: GpuFault,
 }
 
-/// Windows with finished units.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Block {
-    first: u64,
-    last: u64,
-    /// In their order: most pods have one or two.
-    metrics: Vec<(Metric, Sums)>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Sums {
-    count: u64,
-    errors: u64,
-    buckets: Buckets,
-}
-
-/// What a pod carried in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CountedLoad {
-    pub(super) id: u64,
-    pub(super) load: Option<Load>,
-    pub(super) admitted: u64,
-    pub(super) refused: u64,
-}
-
 /// A metric's part of a block.
 pub(super) struct Part {
     pub(super) metric: Metric,
@@ -101,8 +94,8 @@ pub(super) struct Part {
 impl CountedHour {
     /// Nothing yet.
     pub fn new(keep: Keep) -> Self {
-        let (blocks, loads, broken) = (BTreeMap::new(), VecDeque::new(), Vec::new());
-        Self { keep, started_at: String::new(), last: None, blocks, loads, broken, has_gpus: false }
+        let (blocks, loads) = (Blocks::default(), Loads::default());
+        Self { keep, started_at: Box::default(), last: None, blocks, loads, broken: Vec::new(), has_gpus: false }
     }
 
     /// The window after which the pod is to report, if it is to report what this lacks. What a GPU did in the last
@@ -123,8 +116,7 @@ impl CountedHour {
 
     /// Buckets that it takes, or whose memory it takes.
     pub fn size(&self) -> usize {
-        let sums = self.blocks.values().flat_map(|block| &block.metrics);
-        sums.map(|(_, sums)| sums.buckets.len()).sum::<usize>() + self.loads.len() * BUCKETS_OF_LOAD
+        self.blocks.buckets() + self.loads.bytes() / BYTES_OF_BUCKET
     }
 
     /// The errors of hardware that its GPUs have raised.
@@ -136,50 +128,26 @@ impl CountedHour {
     /// pod has started again, and is to be asked for everything.
     #[must_use]
     pub fn add(&mut self, answer: &Evidence, asked_after: u64) -> bool {
-        if self.last.is_some() && answer.started_at != self.started_at {
+        if self.last.is_some() && *answer.started_at != *self.started_at {
             if asked_after > 0 {
                 return false;
             }
             *self = Self::new(self.keep.clone());
         }
-        self.started_at.clone_from(&answer.started_at);
+        self.started_at = answer.started_at.as_str().into();
         for window in &answer.windows {
             self.learn_faults(window);
         }
         let known = self.last;
+        let (mut blocks, mut loads) = (self.blocks.counting(), self.loads.iter().collect::<VecDeque<_>>());
         for window in answer.windows.iter().filter(|window| known.is_none_or(|known| window.id > known)) {
-            self.add_window(window);
+            self.last = Some(window.id);
+            loads.push_back(load_of(window));
+            let is_kept = |row: &&MetricWindow| row.count > 0 && self.keep.metrics.has(row.metric);
+            blocks.add(window.id, window.metrics.iter().filter(is_kept));
         }
-        self.forget_old();
+        self.keep_latest(blocks, loads);
         true
-    }
-
-    fn add_window(&mut self, window: &Window) {
-        self.last = Some(window.id);
-        let rows = |metric| window.metrics.iter().filter(move |row| row.metric == metric);
-        let sum = |rows: &mut dyn Iterator<Item = u64>| rows.fold(0_u64, u64::saturating_add);
-        self.loads.push_back(CountedLoad {
-            id: window.id,
-            load: window.load,
-            admitted: sum(&mut rows(Metric::AgentRunLatency).map(|row| row.started)),
-            refused: sum(&mut rows(Metric::Shed).map(|row| row.count)),
-        });
-        let is_kept = |row: &&MetricWindow| row.count > 0 && self.keep.metrics.contains(&row.metric);
-        let finished: Vec<&MetricWindow> = window.metrics.iter().filter(is_kept).collect();
-        if finished.is_empty() {
-            return;
-        }
-        let empty = || Block { first: window.id, last: window.id, metrics: Vec::new() };
-        let block = self.blocks.entry(window.id / BLOCK).or_insert_with(empty);
-        block.last = window.id;
-        for row in finished {
-            let place = block.metrics.binary_search_by_key(&row.metric, |(metric, _)| *metric);
-            let at = place.unwrap_or_else(|at| {
-                block.metrics.insert(at, (row.metric, Sums::default()));
-                at
-            });
-            block.metrics[at].1.add(row);
-        }
     }
 
     /// A pod may learn of a fault after its window was counted.
@@ -193,44 +161,42 @@ impl CountedHour {
         }
     }
 
-    /// What the pod itself no longer has, in whole blocks.
-    fn forget_old(&mut self) {
+    /// Without what the pod itself no longer has, in whole blocks.
+    fn keep_latest(&mut self, mut blocks: Counting, mut loads: VecDeque<CountedLoad>) {
         let ring = u64::try_from(RING_WINDOWS).unwrap_or(u64::MAX);
         let oldest = self.last().saturating_sub(ring);
-        self.blocks.retain(|_, block| block.last > oldest);
-        while self.loads.len() > self.keep.loads || self.loads.front().is_some_and(|load| load.id <= oldest) {
-            self.loads.pop_front();
+        blocks.forget(oldest);
+        while loads.len() > self.keep.loads || loads.front().is_some_and(|load| load.id <= oldest) {
+            loads.pop_front();
         }
+        (self.blocks, self.loads) = (Blocks::of(&blocks), Loads::of(&loads));
     }
 
     /// The first and the last window of each block, with what finished in between.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, u64, Vec<Part>)> {
-        self.blocks.values().map(|block| {
-            let part = |(metric, sums): &(Metric, Sums)| {
-                let pairs = sums.buckets.pairs().map(|(bucket, count)| (bucket, u64::from(count)));
-                let values = Histogram::from_pairs(pairs).unwrap_or_default();
-                Part { metric: *metric, count: sums.count, errors: sums.errors, values }
+        self.blocks.iter().map(|Block { first, last, metrics }| {
+            let part = |(metric, Sums { count, errors, buckets })| {
+                let pairs = buckets.into_iter().map(|(bucket, count)| (bucket, u64::from(count)));
+                Part { metric, count, errors, values: Histogram::from_pairs(pairs).unwrap_or_default() }
             };
-            (block.first, block.last, block.metrics.iter().map(part).collect())
+            (first, last, metrics.into_iter().map(part).collect())
         })
     }
 
     /// The latest windows.
-    pub(super) fn loads(&self) -> impl Iterator<Item = &CountedLoad> {
+    pub(super) fn loads(&self) -> impl Iterator<Item = CountedLoad> {
         self.loads.iter()
     }
 }
 
-impl Sums {
-    fn add(&mut self, row: &MetricWindow) {
-        self.count = self.count.saturating_add(row.count);
-        self.errors = self.errors.saturating_add(row.errors);
-        let mut counts: BTreeMap<u16, u32> = self.buckets.pairs().collect();
-        for (bucket, count) in row.buckets.pairs() {
-            let (known, count) = (counts.entry(bucket).or_default(), u32::try_from(count).unwrap_or(u32::MAX));
-            *known = known.saturating_add(count);
-        }
-        self.buckets = Buckets::of(counts);
+fn load_of(window: &Window) -> CountedLoad {
+    let rows = |metric| window.metrics.iter().filter(move |row| row.metric == metric);
+    let sum = |rows: &mut dyn Iterator<Item = u64>| rows.fold(0_u64, u64::saturating_add);
+    CountedLoad {
+        id: window.id,
+        load: window.load,
+        admitted: sum(&mut rows(Metric::AgentRunLatency).map(|row| row.started)),
+        refused: sum(&mut rows(Metric::Shed).map(|row| row.count)),
     }
 }
 
@@ -244,7 +210,7 @@ mod tests {
     use crate::agent_deployment::monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives};
 
     fn keep(loads: usize) -> Keep {
-        Keep { metrics: [Metric::AgentRunLatency].into(), loads }
+        Keep { metrics: [Metric::AgentRunLatency].into_iter().collect(), loads }
     }
 
     /// Windows in which a run of each of two strata finished, one of them with an error.
@@ -296,7 +262,7 @@ mod tests {
         let hour = remembered(&[evidence("t", 1_000..1_360), evidence("t", 1_360..1_400)], FEW);
         let first = hour.blocks().map(|(first, _, _)| first).min();
         assert_eq!((first, hour.last(), hour.loads().count()), (Some(1_020), 1_399, FEW));
-        assert!(hour.size() <= 13 * 7 + FEW * BUCKETS_OF_LOAD, "seven buckets in each block, and loads");
+        assert_eq!(hour.size(), 13 * 7 + 43 / 2, "seven buckets in each block, and loads");
     }
 
     #[test]

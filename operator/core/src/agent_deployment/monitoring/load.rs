@@ -106,7 +106,7 @@ impl ObservedLoad {
             load.reporting += i32::from(counting().next().is_some());
             load.counting += i32::from(counting().any(|window| window.load.is_some()));
             for window in counting() {
-                let Some(counted) = &window.load else { continue };
+                let Some(counted) = window.load else { continue };
                 let carried = load.windows.entry(window.id).or_default();
                 carried.pods += 1;
                 add(&mut carried.model_request_microseconds, counted.model_request_microseconds);
