@@ -2,9 +2,8 @@
 //! request is needed to know it. Nor is it where only the status has changed since.
 
 use std::{
-    borrow::Cow,
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasher, RandomState},
     sync::{Mutex, PoisonError},
 };
 
@@ -38,40 +37,48 @@ use super::{
 /// more. Those that are gone are forgotten before.
 const MOST: usize = 65_536;
 
-type Place = (Cow<'static, str>, String, String);
+/// Kind, namespace and name of an object: two hashes of them. Nobody can find another place that has both, for each
+/// process hashes by keys of its own.
+type Place = [u64; 2];
 
+/// All texts are hashes here: an entry takes a few words, and no pieces of its own.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
-    resource_version: String,
-    /// Hash of what it should be.
-    hash: String,
+    resource_version: u64,
+    /// What it should be.
+    wanted: u64,
     /// Of a kind whose status others write: which object it was, and how often all else had changed.
     changes: Option<u64>,
 }
 
 /// The objects that were compared with the cluster's.
 #[derive(Debug, Default)]
-pub struct Applied(Mutex<HashMap<Place, Found>>);
+pub struct Applied {
+    all: Mutex<HashMap<Place, Found>>,
+    hashes: [RandomState; 2],
+}
 
 impl Applied {
     /// An object of this version is what it should be.
     pub(super) fn remember<K: Resource<DynamicType = ()>>(&self, namespace: &str, found: &K, hash: &str) {
         let Some(Sight { version, metadata }) = Sight::of(found) else { return };
-        let changes = metadata.as_ref().and_then(changes);
-        let place = place::<K>(namespace, found.meta().name.as_deref().unwrap_or_default());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = metadata.as_ref().and_then(|metadata| self.changes(metadata));
+        let place = self.place::<K>(namespace, found.meta().name.as_deref().unwrap_or_default());
+        let found = Found { resource_version: self.hash(&version), wanted: self.hash(hash), changes };
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST && !all.contains_key(&place) {
             // Whichever it is, it is compared once more.
-            let other = all.keys().next().cloned();
+            let other = all.keys().next().copied();
             other.map(|other| all.remove(&other));
         }
-        all.insert(place, Found { resource_version: version, hash: hash.to_owned(), changes });
+        all.insert(place, found);
     }
 
     /// Whether an object was found to be what it should be in this very version, and in no later one.
     pub fn has_version<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str, version: &str) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&place::<K>(namespace, name)).is_some_and(|found| found.resource_version == version)
+        let (place, version) = (self.place::<K>(namespace, name), self.hash(version));
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&place).is_some_and(|found| found.resource_version == version)
     }
 
     /// Whether an object that was seen so is what it should be: it was found so in this version, or in one from which
@@ -82,19 +89,19 @@ impl Applied {
         (wanted, hash): (&Value, &str),
         seen: &Sight,
     ) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(found) = all.get(&place::<K>(namespace, name)).filter(|found| found.hash == hash) else {
-            return false;
-        };
-        found.resource_version == seen.version
+        let (place, hash) = (self.place::<K>(namespace, name), self.hash(hash));
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = all.get(&place).filter(|found| found.wanted == hash) else { return false };
+        found.resource_version == self.hash(&seen.version)
             || found.changes.is_some()
-                && found.changes == seen.metadata.as_ref().and_then(changes)
+                && found.changes == seen.metadata.as_ref().and_then(|metadata| self.changes(metadata))
                 && has_metadata(wanted, seen)
     }
 
     /// An object is gone, or about to go.
     pub fn forget<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&place::<K>(namespace, name));
+        let place = self.place::<K>(namespace, name);
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
     }
 
     /// Whether a child is what it should be, as far as caches show.
@@ -136,13 +143,22 @@ impl Applied {
         is_known(&Sight { version, metadata: None })
             || cache.get(namespace, &name).and_then(|object| Sight::of(&object)).as_ref().is_some_and(is_known)
     }
-}
 
-/// Which object it is, and how often all but its status has changed: labels and annotations are not counted.
-fn changes(metadata: &ObjectMeta) -> Option<u64> {
-    let mut hasher = DefaultHasher::new();
-    (metadata.uid.as_ref()?, metadata.generation?).hash(&mut hasher);
-    Some(hasher.finish())
+    fn place<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) -> Place {
+        let place = (K::kind(&()), namespace, name);
+        self.hashes.each_ref().map(|hashes| hashes.hash_one(&place))
+    }
+
+    /// Which object it is, and how often all but its status has changed: labels and annotations are not counted.
+    fn changes(&self, metadata: &ObjectMeta) -> Option<u64> {
+        let [hashes, _] = &self.hashes;
+        Some(hashes.hash_one((metadata.uid.as_ref()?, metadata.generation?)))
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        let [hashes, _] = &self.hashes;
+        hashes.hash_one(text)
+    }
 }
 
 /// Whether an object's labels, annotations and owners are what they should be.
@@ -154,10 +170,6 @@ fn has_metadata(wanted: &Value, seen: &Sight) -> bool {
 /// Whether an object is there that is created once and then left alone.
 fn is_there<C: Kept>(caches: &Caches, namespace: &str, wanted: &impl ResourceExt) -> bool {
     caches.of::<C>().is_some_and(|cache| cache.version(namespace, &wanted.name_any()).is_some())
-}
-
-fn place<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> Place {
-    (K::kind(&()), namespace.to_owned(), name.to_owned())
 }
 
 #[cfg(test)]
@@ -198,7 +210,7 @@ mod tests {
         assert!(applied.holds(&caches, "team", &child(&wanted)), "an object of another kind is gone");
         applied.forget::<Service>("team", "a");
         assert!(!applied.holds(&caches, "team", &child(&wanted)), "it is gone");
-        assert!(applied.0.lock().unwrap().is_empty());
+        assert!(applied.all.lock().unwrap().is_empty());
     }
 
     #[rstest]
