@@ -226,7 +226,7 @@ pub async fn observe<'a>(
         }
     };
     let Heard { now, asking: Asking { question, .. }, asked, unready } = heard;
-    let Asked { counted, windows: asked, room, is_whole } = asked;
+    let Asked { counted, windows: mut asked, room, is_whole } = asked;
     unready::tell(&mut serving, &unready);
     let compared = compared_rollout(&object);
     let is_due = compared.is_none() && question.windows.is_some();
@@ -234,7 +234,8 @@ pub async fn observe<'a>(
     let of_stable = stable.and_then(|hash| counted.get(hash)).into_iter().flatten().flatten();
     let observed = ObservedObjectives::of_hours(of_stable.map(Arc::as_ref));
     let load = ObservedLoad::of_hours(counted.values().flatten().map(Option::as_deref));
-    let live = stable.and_then(|hash| asked.get(hash)).filter(|_| is_due && is_whole);
+    // Windows are for a canary or for drift: nobody else needs those that are taken here.
+    let live = stable.filter(|_| is_due && is_whole).and_then(|hash| asked.remove(hash));
     let live = live.map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let (route, (pools, own_pools), policies, rules) = try_join!(
         route::observe(reader, kinds, &mine, &object),

@@ -46,10 +46,10 @@ fn spread((namespace, name): (&str, &str)) -> u64 {
 }
 
 /// The pods that answered, each with the images that run in it.
-pub fn live(asked: &[PodEvidence], pods: &[Pod]) -> Vec<LivePod> {
+pub fn live(asked: Vec<PodEvidence>, pods: &[Pod]) -> Vec<LivePod> {
     let images_of = |name: &str| pods.iter().find(|pod| pod.name_any() == name).map(images).unwrap_or_default();
-    let answered = asked.iter().filter_map(|pod| Some((pod, pod.evidence.clone()?)));
-    answered.take(MAX_PODS).map(|(pod, evidence)| LivePod { evidence, images: images_of(&pod.pod) }).collect()
+    let answered = asked.into_iter().filter_map(|PodEvidence { pod, evidence, .. }| Some((pod, evidence?)));
+    answered.take(MAX_PODS).map(|(pod, evidence)| LivePod { evidence, images: images_of(&pod) }).collect()
 }
 
 fn images(pod: &Pod) -> BTreeMap<String, String> {
@@ -173,6 +173,6 @@ mod tests {
             },
         ];
         let images = BTreeMap::from([("triton".to_owned(), "sha256:1".to_owned())]);
-        assert_eq!(live(&asked, &[pod]), [LivePod { evidence, images }]);
+        assert_eq!(live(asked.into(), &[pod]), [LivePod { evidence, images }]);
     }
 }
