@@ -3,18 +3,18 @@
 use std::{process::ExitCode, thread::available_parallelism};
 
 use clap::Parser;
-use mimalloc::MiMalloc;
 use slipway_operator::args::Args;
 use slipway_vocabulary::failure::chain;
+use tikv_jemallocator::Jemalloc;
 use tokio::runtime::Builder;
 use tracing_subscriber::EnvFilter;
 
 /// Looks take megabytes for a moment, and caches keep a little for ever: in the C library's heap that little holds what
-/// the moment took. This one gives pages back.
+/// the moment took. This one is a single heap for all threads, which gives pages back at once (`.cargo/config.toml`).
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Threads that reconcile. One per core would be 128 on a large node, each with a heap of its own.
+/// Threads that reconcile. One per core would be 128 on a large node.
 const MOST_THREADS: usize = 4;
 
 fn main() -> ExitCode {
