@@ -117,8 +117,9 @@ fn with_parallel_jobs_the_engines_of_a_round_are_measured_side_by_side() {
     cluster.settle();
     let turns = ["engine-b: instances-2 at 4, instances-1 at 4", "engine-a: instances-2 at 1"];
     assert_eq!(rounds(&cluster)[2..], turns);
-    for job in cluster.named[4..].to_vec() {
-        cluster.end_job(&job, ProfileEnd::Complete, 0);
+    let second = cluster.named[4..].to_vec();
+    for job in &second {
+        cluster.end_job(job, ProfileEnd::Complete, 0);
     }
     let status = cluster.finish().clone();
     assert_eq!((chosen(&status).0, chosen(&status).1), ("engine-b", "instances-2"));
