@@ -212,10 +212,10 @@ test-otel: ## Send the agent runtime's traces to the OpenTelemetry Collector, an
 	e2e/otel/run.py --binary $(BIN)/slipway-agent-runtime --collector "$$collector"
 
 .PHONY: parser-parity
-parser-parity: ## Record what vLLM's parsers read, and compare 100,000 mutants; WHEEL names its wheel (by hand: see the script; fetches 60 MB once).
+parser-parity: ## Record what vLLM's parsers read, and compare 100,000 mutants (by hand; WHEEL names its wheel).
 	cargo build --workspace --locked --example read_turns
-	e2e/tools/parser-parity.py --wheel $(WHEEL) --folder $(SLIPWAY_CACHE)/parser-parity --write agent-runtime/tests/runtime/parsers/recorded.json \
-	  --mutants 100000 --reader $(BIN)/examples/read_turns --table docs/bench/parsers.md
+	e2e/tools/parser-parity.py --wheel $(WHEEL) --folder $(SLIPWAY_CACHE)/parser-parity \
+	  --write agent-runtime/tests/runtime/parsers/recorded.json --mutants 100000 --reader $(BIN)/examples/read_turns --table docs/bench/parsers.md
 
 .PHONY: test
 test: ## Run everything that must pass before a change lands.

@@ -46,7 +46,7 @@ end_clients() {
 
 # What became of the clients' requests, by revision; every one must have been answered.
 count_requests() {
-  local log
+  local log outcome=0
   log=$(mktemp)
   end_clients "$log"
   python3 -c '
@@ -56,12 +56,14 @@ for revision, counts in sorted(summary["revisions"].items()):
     latency = counts.get("latency")
     times = "p50 %d ms, p95 %d ms" % (latency["p50"] / 1000, latency["p95"] / 1000) if latency else "none answered"
     print("revision %s: %d answered, %d failed, %s" % (revision, counts["ok"], counts["failed"], times))
-print(*summary["errors"], sep="\n")
+for error in summary["errors"]:
+    print(error)
 failed = sum(counts["failed"] for counts in summary["revisions"].values())
 if failed:
     sys.exit("%d requests were not answered" % failed)
-' "$log"
+' "$log" || outcome=1
   rm "$log"
+  return "$outcome"
 }
 
 # The namespace of a release, or nothing.
