@@ -55,9 +55,7 @@ fn open_ai(extra_args: &Value) -> Value {
 
 /// SGLang's own server.
 fn sglang() -> Value {
-    json!({"backend": "SGLang", "sglang": {
-        "version": "0.5.9", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false,
-    }})
+    json!({"backend": "SGLang", "sglang": {"version": "0.5.9", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false}})
 }
 
 /// TensorRT-LLM's own server.

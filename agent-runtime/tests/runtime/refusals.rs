@@ -1,26 +1,21 @@
 //! What servers of the OpenAI API elsewhere refuse: whose fault it is, and what is asked again with less.
 
-use std::sync::Arc;
-
 use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_agent_runtime::{
-    api::{admission::Readiness, run_names::Seal},
-    app::{App, Parts},
-    backend::{EngineFault, OpenAi, OpenAiServer},
-    clock::{Clock, ManualClock},
-    outbound::Lookup,
-};
-use slipway_runtime_config::{RuntimeConfig, Sampling, TextDialect, Upstream};
+use slipway_agent_runtime::backend::{EngineFault, OpenAiServer};
+use slipway_runtime_config::Upstream;
 use slipway_vocabulary::evidence::Metric;
 
 use crate::{
     faults::counted_by,
-    fixture::{Answer as Answered, START, calculator, or_hang, post},
-    upstreams::{Answer, Seen, StandIn, ask, client, delta, folder, secret},
+    fixture::{Answer as Answered, or_hang, post},
+    upstreams::{Answer, Seen, StandIn, agent, ask, client, delta, folder, secret},
 };
+
+/// The temperature of the agent's own.
+const LUKEWARM: Option<u32> = Some(200);
 
 fn refuses(body: &'static str) -> Answer {
     Answer::Refuses(StatusCode::BAD_REQUEST, body)
@@ -129,27 +124,6 @@ async fn a_limit_beyond_the_context_is_lowered_once_to_the_room_that_the_refusal
     assert_eq!((error.fault(), limits), (EngineFault::ContextLength, expected));
 }
 
-/// An agent with instructions, a tool and a temperature of its own, at a chat upstream.
-async fn agent(server: &StandIn, headers_from: Option<String>) -> (App, ManualClock) {
-    let upstream = Upstream { headers_from, allowed_networks: vec!["127.0.0.1/32".into()], ..Upstream::default() };
-    let endpoint = server.start().await;
-    let mut config = RuntimeConfig::new("support", "support-1", &endpoint);
-    config.engine.dialect = TextDialect::Chat;
-    config.engine.model_name = "large".into();
-    config.engine.upstream = Some(upstream.clone());
-    config.system_prompt = "Be brief.".into();
-    config.sampling = Sampling { temperature_thousandths: Some(200), ..Sampling::default() };
-    config.tools = vec![calculator()];
-    config.validate().expect("the test's configuration is valid");
-    let backend = OpenAi::elsewhere(OpenAiServer::Chat, &endpoint, "large", (&upstream, Lookup::of_system()));
-    let backend = Arc::new(backend.expect("the upstream can be set up"));
-    let (clock, time) = Clock::manual(START);
-    let app = App::new(Parts { config, pod: "support-1-x".into(), backend, clock, seal: Seal::new(|number| number) });
-    let app = app.expect("it can be set up");
-    app.admission().set_readiness(Readiness::Ready);
-    (app, time)
-}
-
 /// A question with a tool of the client's, and what else is asked for.
 fn question(others: &Value) -> Value {
     let tool = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
@@ -164,7 +138,7 @@ fn question(others: &Value) -> Value {
 async fn ask_agent(answers: Vec<Answer>, body: Value) -> (Answered, Vec<(Metric, u64, u64)>) {
     let server = StandIn::new(answers);
     let key = secret("Bearer sk-test");
-    let (app, time) = agent(&server, folder(&key)).await;
+    let (app, time) = agent(&server, folder(&key), LUKEWARM).await;
     let answer = or_hang(post(&app.api(), "/v1/chat/completions", body)).await;
     (answer, counted_by(&app, &time).await)
 }
@@ -249,7 +223,7 @@ async fn an_agent_whose_limit_was_lowered_answers() {
     );
     let said = Answer::Events(vec![delta(&json!({ "content": "Hi." }), Some("stop"))]);
     let server = StandIn::new([refuses(refusal), said]);
-    let (app, _time) = agent(&server, None).await;
+    let (app, _time) = agent(&server, None, LUKEWARM).await;
     let answer = or_hang(post(&app.api(), "/v1/chat/completions", question(&json!({})))).await.json();
     assert_eq!(answer["choices"][0]["message"]["content"], "Hi.");
     let limits = |(_, _, body): Seen| body["max_tokens"].as_u64();

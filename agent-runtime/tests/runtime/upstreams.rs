@@ -23,7 +23,7 @@ use slipway_agent_runtime::{
     api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
     backend::{Backend, BackendError, FinishReason, Generation, OpenAi, OpenAiServer, Piece},
-    clock::Clock,
+    clock::{Clock, ManualClock},
     outbound::Lookup,
 };
 use slipway_runtime_config::{RuntimeConfig, Sampling, TextDialect, Upstream};
@@ -142,6 +142,31 @@ pub async fn ask(client: &OpenAi) -> Result<Vec<Piece>, BackendError> {
     or_hang(client.generate(generation).collect::<Vec<_>>()).await.into_iter().collect()
 }
 
+/// An agent with instructions, a tool and perhaps a temperature of its own, at a chat upstream.
+pub async fn agent(
+    server: &StandIn,
+    headers_from: Option<String>,
+    temperature_thousandths: Option<u32>,
+) -> (App, ManualClock) {
+    let upstream = Upstream { headers_from, allowed_networks: vec!["127.0.0.1/32".into()], ..Upstream::default() };
+    let endpoint = server.start().await;
+    let mut config = RuntimeConfig::new("support", "support-1", &endpoint);
+    config.engine.dialect = TextDialect::Chat;
+    config.engine.model_name = "large".into();
+    config.engine.upstream = Some(upstream.clone());
+    config.system_prompt = "Be brief.".into();
+    config.sampling = Sampling { temperature_thousandths, ..Sampling::default() };
+    config.tools = vec![calculator()];
+    config.validate().expect("the test's configuration is valid");
+    let backend = OpenAi::elsewhere(OpenAiServer::Chat, &endpoint, "large", (&upstream, Lookup::of_system()));
+    let backend = Arc::new(backend.expect("the upstream can be set up"));
+    let (clock, time) = Clock::manual(START);
+    let app = App::new(Parts { config, pod: "support-1-x".into(), backend, clock, seal: Seal::new(|number| number) });
+    let app = app.expect("it can be set up");
+    app.admission().set_readiness(Readiness::Ready);
+    (app, time)
+}
+
 fn retries(retries: u32) -> Upstream {
     Upstream { retries, ..Upstream::default() }
 }
@@ -160,22 +185,7 @@ async fn an_agent_at_a_chat_upstream_shows_its_tools_and_gets_calls_thoughts_and
         Answer::Events(vec![delta(&json!({ "content": "It is 391." }), Some("stop")), usage(30, 4)]),
     ]);
     let key = secret("Bearer sk-test\n");
-    let allowed_networks = vec!["127.0.0.1/32".into()];
-    let upstream = Upstream { headers_from: folder(&key), allowed_networks, ..Upstream::default() };
-    let endpoint = server.start().await;
-    let mut config = RuntimeConfig::new("support", "support-1", &endpoint);
-    config.engine.dialect = TextDialect::Chat;
-    config.engine.model_name = "large".into();
-    config.engine.upstream = Some(upstream.clone());
-    config.system_prompt = "Be brief.".into();
-    config.tools = vec![calculator()];
-    config.validate().expect("the test's configuration is valid");
-    let backend = OpenAi::elsewhere(OpenAiServer::Chat, &endpoint, "large", (&upstream, Lookup::of_system()));
-    let backend = Arc::new(backend.expect("the upstream can be set up"));
-    let (clock, _time) = Clock::manual(START);
-    let app = App::new(Parts { config, pod: "support-1-x".into(), backend, clock, seal: Seal::new(|number| number) });
-    let app = app.expect("it can be set up");
-    app.admission().set_readiness(Readiness::Ready);
+    let (app, _time) = agent(&server, folder(&key), None).await;
     let question = json!({ "messages": [{ "role": "user", "content": "What is 17*23?" }] });
     let answer = or_hang(post(&app.api(), "/v1/chat/completions", question)).await.json();
     assert_eq!(answer["choices"][0]["message"]["content"], "Let me see.\n\nIt is 391.");
