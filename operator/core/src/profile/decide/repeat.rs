@@ -51,20 +51,20 @@ pub fn repeat(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<Ca
         if has_begun_confirming(before) {
             return None;
         }
-        // Who takes part in a round depends on all rows before it, also on those that this look finds.
-        for at in 0.. {
+        let mut measured = 0;
+        loop {
+            // Who takes part in a round depends on all rows before it, also on those that this look finds.
             let status = parts.found.seen_from(before);
-            let scopes = rounds(inputs, &status).into_iter().nth(at)?;
+            let scopes = rounds(inputs, &status).into_iter().nth(measured)?;
             match parts.join(round(world, &status, &scopes)) {
                 RoundStep::Working(state) => {
                     parts.add(announcement(inputs, before, &parts.found));
                     return Some(state);
                 }
-                RoundStep::Measured => {}
+                RoundStep::Measured => measured += 1,
                 RoundStep::BudgetUsed => return None,
             }
         }
-        None
     })
 }
 
@@ -81,18 +81,14 @@ fn has_begun_confirming(status: &ProfileStatus) -> bool {
         || status.measurements.iter().any(|row| row.purpose == MeasurementPurpose::Confirm)
 }
 
-fn open<'a>(inputs: &'a ProfileInputs, status: &'a ProfileStatus) -> impl Iterator<Item = Turn> + 'a {
-    let turns = close::turns(inputs, &status.measurements);
-    turns.into_iter().filter(|turn| !close::is_taken(&status.measurements, *turn))
-}
-
 /// The rounds in their order, each with a Job for every engine that has a close point. None where the status has no
 /// room for their rows.
 fn rounds<'a>(inputs: &'a ProfileInputs, status: &ProfileStatus) -> Vec<Vec<JobScope<'a>>> {
-    if status.measurements.len() + open(inputs, status).count() > MAX_MEASUREMENTS {
+    let turns = close::turns(inputs, &status.measurements);
+    let open = turns.iter().filter(|turn| !close::is_taken(&status.measurements, **turn)).count();
+    if status.measurements.len() + open > MAX_MEASUREMENTS {
         return Vec::new();
     }
-    let turns = close::turns(inputs, &status.measurements);
     turns.chunk_by(|a, b| a.round == b.round).map(|round| scopes(inputs, status, round)).collect()
 }
 
