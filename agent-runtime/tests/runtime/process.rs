@@ -1,9 +1,10 @@
 //! The binary: its messages, its probe, and its end by SIGTERM.
 
 use std::{
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Command, Output},
+    sync::atomic::{AtomicU8, Ordering},
 };
 
 use axum::{Router, http::StatusCode, routing::get};
@@ -18,6 +19,15 @@ use tokio::{
 use crate::fixture::{or_hang, serve};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_slipway-agent-runtime");
+
+/// Addresses for a process to listen on. They have a loopback address of their own: a port of 127.0.0.1 that is free
+/// now may be another test's by the time the process starts.
+pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    static TAKEN: AtomicU8 = AtomicU8::new(2);
+    let host = format!("127.0.0.{}", TAKEN.fetch_add(1, Ordering::Relaxed));
+    let listeners = [(); N].map(|()| TcpListener::bind((host.as_str(), 0)).expect("a port is free"));
+    listeners.map(|listener| listener.local_addr().expect("a bound listener has an address"))
+}
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(BINARY).args(arguments).output().expect("the binary starts")
@@ -117,8 +127,7 @@ async fn the_process_lets_tenants_in_and_the_kubelet_without_a_token() {
     let mut config = RuntimeConfig::new("a", "a-1", "http://127.0.0.1:9");
     config.authentication = Some(of_tokens(&tokens));
     std::fs::write(&path, config.to_json()).expect("the file is written");
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free");
-    let (api, admin) = (free().to_string(), free().to_string());
+    let [api, admin] = free_addresses().map(|address| address.to_string());
     let mut child = tokio::process::Command::new(BINARY)
         .args(["--api-address", &api, "--admin-address", &admin, "--config"])
         .arg(&path)

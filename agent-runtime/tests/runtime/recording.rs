@@ -1,6 +1,6 @@
 //! What a pod remembers of runs, and who may read it.
 
-use std::{net::TcpListener, process::Stdio};
+use std::process::Stdio;
 
 use axum::{
     Json, Router,
@@ -19,7 +19,7 @@ use slipway_vocabulary::recording::{
 
 use crate::{
     fixture::{Reply, START, Sidecar, calculator, get, lookup, or_hang, post, send, serve, sidecar_with},
-    process::{BINARY, until_it_serves},
+    process::{BINARY, free_addresses, until_it_serves},
 };
 
 const QUESTION: &str = "How high is Bela?";
@@ -205,8 +205,7 @@ async fn the_process_serves_texts_on_loopback_where_it_remembers_them(
     config.engine.dialect = TextDialect::OpenAi;
     config.recording = level;
     std::fs::write(&path, config.to_json()).expect("the file is written");
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free");
-    let [api, admin, texts] = [(); 3].map(|()| free().to_string());
+    let [api, admin, texts] = free_addresses().map(|address| address.to_string());
     let mut child = tokio::process::Command::new(BINARY)
         .args(["--api-address", &api, "--admin-address", &admin, "--texts-address", &texts, "--config"])
         .arg(&path)

@@ -79,8 +79,8 @@ async fn what_is_no_answer_is_said(#[case] status: StatusCode, #[case] body: &'s
 
 #[tokio::test]
 async fn a_prometheus_that_is_not_there_is_named() {
-    // Bound and closed: nobody listens there.
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound and closed, on a loopback address of its own: nobody listens there.
+    let address = TcpListener::bind("127.0.0.2:0").await.unwrap().local_addr().unwrap();
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: 'http://{address}'")).unwrap();
     let message = chain(&prometheus.ask("team", "up").await.unwrap_err());
     assert!(message.starts_with("failed to ask Prometheus: ") && message.contains("refused"), "{message}");

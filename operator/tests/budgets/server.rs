@@ -53,7 +53,8 @@ impl Server {
         let folder = TempDir::new().unwrap();
         import(folder.path(), samples);
         fs::write(folder.path().join("prometheus.yaml"), "{}").unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        // On a loopback address of its own: other tests take free ports of 127.0.0.1.
+        let address = TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap().to_string();
         let process = Command::new("prometheus")
             .args(["--config.file=prometheus.yaml", "--storage.tsdb.path=data"])
             .arg(format!("--web.listen-address={address}"))

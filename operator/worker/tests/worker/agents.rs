@@ -156,7 +156,8 @@ const RECORDED: &str = concat!(
 
 #[tokio::test]
 async fn recorded_lengths_come_again_in_their_order_with_their_lengths_and_the_latencies_of_tools() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // On a loopback address of its own: other tests take free ports of 127.0.0.1.
+    let free = TcpListener::bind("127.0.0.2:0").await.unwrap();
     let tools = free.local_addr().unwrap();
     drop(free);
     let sidecar = Rehearsing { client: http::local_client().unwrap(), tools, seen: Arc::default() };

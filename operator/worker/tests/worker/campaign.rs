@@ -633,7 +633,8 @@ async fn a_job_that_is_asked_to_end_does_not_wait_for_a_model_that_does_not_unlo
     let stuck = ServeConfig { parameters, ..ServeConfig::default() };
     bench.arms(&[("stuck", stuck), ("other", ServeConfig::default())]);
     let (sender, stop) = watch::channel(false);
-    let progress = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // On a loopback address of its own: other tests take free ports of 127.0.0.1.
+    let progress = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
     let setup = Setup { progress, ..bench.setup() };
     let asks = async {
         let client = http::local_client().unwrap();

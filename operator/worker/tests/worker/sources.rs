@@ -370,7 +370,8 @@ async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
 #[tokio::test]
 async fn nobody_listening_is_infrastructure_and_names_the_address() {
     let bench = Bench::new().await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // On a loopback address of its own: other tests take free ports of 127.0.0.1.
+    let listener = std::net::TcpListener::bind("127.0.0.4:0").unwrap();
     let url = format!("http://{}/m/", listener.local_addr().unwrap());
     drop(listener);
     let error = bench.resolve(&url).await.unwrap_err();
