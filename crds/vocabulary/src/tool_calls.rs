@@ -13,7 +13,7 @@ pub enum ToolCallDialect {
     Hermes,
     /// `<function=...>` with `<parameter=...>`: Qwen3-Coder.
     Qwen3Coder,
-    /// An object with `name` and `parameters` as the whole turn: Llama 3.1, 3.2 and 3.3.
+    /// An object with `name` and `parameters`, alone or behind text: Llama 3.1, 3.2 and 3.3.
     Llama3Json,
     /// A list of calls in Python: Llama 4, and Llama 3.2's smaller models.
     Llama4Pythonic,

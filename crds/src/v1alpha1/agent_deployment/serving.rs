@@ -53,7 +53,7 @@ pub struct Serving {
     /// The containers that build the engine get the same.
     #[serde(default)]
     pub triton_resources: ContainerResources,
-    /// Resources of the agent runtime's container.
+    /// Resources of the agent runtime's container. Without memory in either list it requests 64Mi, with a limit of 1Gi.
     #[serde(default)]
     pub agent_resources: ContainerResources,
 }

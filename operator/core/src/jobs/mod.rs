@@ -5,6 +5,7 @@ pub mod attempts;
 pub mod kind;
 pub mod preflight;
 pub mod refused;
+pub mod resources;
 pub mod task;
 pub mod template;
 pub mod triton;

@@ -352,7 +352,7 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
     let settings = settings();
     let worker_resources = match layout {
         Layout::V1 => None,
-        Layout::V2 | Layout::V3 | Layout::V4 => Some(settings.jobs.worker_resources.clone()),
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => Some(settings.jobs.worker_resources.clone()),
     };
     let served = match world.spec.upstream() {
         Some(upstream) => Served::Upstream(ServedUpstream { upstream: upstream.clone() }),

@@ -7,9 +7,15 @@
 //! To change the pods, add a version, branch on it in `build/pod.rs`, and let [`Layout::CURRENT`] be it. What older
 //! versions say stays: their pods are golden in `operator/core/tests/snapshots`.
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use serde::{Deserialize, Serialize};
 use slipway_backends::triton;
-use slipway_crds::v1alpha1::agent_deployment::{LatencyMetric, WrittenObjective};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{LatencyMetric, WrittenObjective},
+    shared::ContainerResources,
+};
+
+use crate::jobs::resources::bounded_sidecar;
 
 /// How the pods of a revision are made. Absent in a plan means the first, as plans from before there was a second say
 /// nothing. A version that is not known here makes the whole record unreadable: its pods stay as they are.
@@ -24,11 +30,13 @@ pub enum Layout {
     V3,
     /// The same, and Triton tells the sidecar the configuration of its model.
     V4,
+    /// The same, and the sidecar's memory is bounded where the agent says nothing of it.
+    V5,
 }
 
 impl Layout {
     /// The layout of new plans.
-    pub const CURRENT: Self = Self::V4;
+    pub const CURRENT: Self = Self::V5;
 
     /// Whether it is the one that a plan leaves out.
     pub fn is_first(&self) -> bool {
@@ -41,7 +49,7 @@ impl Layout {
     pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
         match self {
             Self::V1 | Self::V2 => objectives.iter().filter_map(|objective| for_older(objective, objectives)).collect(),
-            Self::V3 | Self::V4 => objectives.to_vec(),
+            Self::V3 | Self::V4 | Self::V5 => objectives.to_vec(),
         }
     }
 
@@ -49,7 +57,15 @@ impl Layout {
     pub fn prompts_by_chat_template(self) -> bool {
         match self {
             Self::V1 | Self::V2 => false,
-            Self::V3 | Self::V4 => true,
+            Self::V3 | Self::V4 | Self::V5 => true,
+        }
+    }
+
+    /// What the sidecar's container requests and may use.
+    pub fn sidecar_resources(self, resources: &ContainerResources) -> ResourceRequirements {
+        match self {
+            Self::V1 | Self::V2 | Self::V3 | Self::V4 => resources.to_requirements(),
+            Self::V5 => bounded_sidecar(resources),
         }
     }
 
@@ -58,7 +74,7 @@ impl Layout {
         match self {
             Self::V1 => Vec::new(),
             Self::V2 | Self::V3 => [triton::on_loopback(), triton::only_inference()].concat(),
-            Self::V4 => [triton::on_loopback(), triton::only_inference_and_configuration()].concat(),
+            Self::V4 | Self::V5 => [triton::on_loopback(), triton::only_inference_and_configuration()].concat(),
         }
     }
 }
@@ -100,5 +116,6 @@ mod tests {
         assert_eq!(Layout::V2.objectives(&objectives), expected);
         assert_eq!(Layout::V3.objectives(&objectives), objectives);
         assert_eq!(Layout::V4.objectives(&objectives), objectives);
+        assert_eq!(Layout::V5.objectives(&objectives), objectives);
     }
 }

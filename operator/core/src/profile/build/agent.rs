@@ -13,6 +13,7 @@ use slipway_worker_contract::paths;
 use super::layout::AGENT_API_ADDRESS;
 use crate::{
     jobs::{
+        resources::bounded_sidecar,
         template::{mount, read_only},
         triton::ENGINE_VOLUME,
     },
@@ -77,7 +78,7 @@ pub(super) fn runtime(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
         image: Some(world.settings.images.agent_runtime.clone()),
         args: Some(arguments.map(str::to_owned).to_vec()),
         restart_policy: Some("Always".to_owned()),
-        resources: Some(world.spec.inputs.placement.agent_resources.to_requirements()),
+        resources: Some(bounded_sidecar(&world.spec.inputs.placement.agent_resources)),
         volume_mounts: Some(std::iter::once(config).chain(tokenizer).collect()),
         ..Default::default()
     }

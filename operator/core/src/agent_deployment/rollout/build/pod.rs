@@ -168,7 +168,9 @@ fn own_server_probe() -> Probe {
 fn triton_probe(layout: Layout) -> Probe {
     let probe = match layout {
         Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),
-        Layout::V2 | Layout::V3 | Layout::V4 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => {
+            probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT))
+        }
     };
     Probe { failure_threshold: Some(LOAD_SECONDS), ..probe }
 }
@@ -250,7 +252,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
             }),
             ..Default::default()
         }),
-        resources: Some(plan.agent_resources.to_requirements()),
+        resources: Some(plan.layout.sidecar_resources(&plan.agent_resources)),
         volume_mounts: Some(mounts),
         ..Default::default()
     }
@@ -321,7 +323,7 @@ fn engine_volumes(plan: &RevisionPlan) -> Vec<Volume> {
 fn shared_memory(layout: Layout) -> Volume {
     match layout {
         Layout::V1 => shared_memory_volume(),
-        Layout::V2 | Layout::V3 | Layout::V4 => bounded_shared_memory_volume(),
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => bounded_shared_memory_volume(),
     }
 }
 

@@ -6,16 +6,17 @@
 //! ends.
 
 use k8s_openapi::{
-    api::core::v1::{
-        Container, EmptyDirVolumeSource, EnvFromSource, ResourceRequirements, SecretEnvSource, Volume, VolumeMount,
-    },
+    api::core::v1::{Container, EmptyDirVolumeSource, EnvFromSource, SecretEnvSource, Volume, VolumeMount},
     apimachinery::pkg::api::resource::Quantity,
 };
 use slipway_crds::v1alpha1::{agent_deployment::StdioServer, shared::ContainerResources};
 
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
-    jobs::template::{empty_dir, mount, read_only},
+    jobs::{
+        resources::{Bound, bounded},
+        template::{empty_dir, mount, read_only},
+    },
     runtime_config::{bridge_folder, bridge_socket},
 };
 
@@ -27,7 +28,7 @@ const TEMPORARY_LIMIT: &str = "1Gi";
 const SOCKET_LIMIT: &str = "1Mi";
 /// Name, request and limit of what a server uses of a node, where its entry says neither: another's program must not
 /// take the node along.
-const DEFAULTS: [(&str, &str, &str); 2] = [("memory", "64Mi", "512Mi"), ("ephemeral-storage", "64Mi", "2Gi")];
+const DEFAULTS: [Bound; 2] = [("memory", "64Mi", "512Mi"), ("ephemeral-storage", "64Mi", "2Gi")];
 
 /// All of them, in the order in which they start; none without such servers.
 pub(super) fn containers(plan: &RevisionPlan) -> Vec<Container> {
@@ -49,7 +50,7 @@ pub(super) fn containers(plan: &RevisionPlan) -> Vec<Container> {
 /// The volumes of a plan's pods.
 pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
     let of_server =
-        |(place, _)| [bounded(socket_volume(place), SOCKET_LIMIT), bounded(temporary_volume(place), TEMPORARY_LIMIT)];
+        |(place, _)| [sized(socket_volume(place), SOCKET_LIMIT), sized(temporary_volume(place), TEMPORARY_LIMIT)];
     let folders: Vec<_> = servers(plan).flat_map(of_server).collect();
     let bridge = (!folders.is_empty()).then(|| empty_dir(BRIDGE_VOLUME));
     bridge.into_iter().chain(folders).collect()
@@ -79,7 +80,7 @@ fn container(place: usize, server: &StdioServer) -> Container {
             vec![EnvFromSource { secret_ref: Some(secret_ref), ..Default::default() }]
         }),
         restart_policy: Some("Always".to_owned()),
-        resources: Some(with_defaults(resources.to_requirements())),
+        resources: Some(bounded(resources, &DEFAULTS)),
         volume_mounts: Some(vec![
             mount(&socket_volume(place), &bridge_folder(place)),
             read_only(mount(BRIDGE_VOLUME, BRIDGE_FOLDER)),
@@ -89,18 +90,7 @@ fn container(place: usize, server: &StdioServer) -> Container {
     }
 }
 
-fn with_defaults(mut resources: ResourceRequirements) -> ResourceRequirements {
-    let (requests, limits) = (resources.requests.get_or_insert_default(), resources.limits.get_or_insert_default());
-    for (name, request, limit) in DEFAULTS {
-        if !requests.contains_key(name) && !limits.contains_key(name) {
-            requests.insert(name.to_owned(), Quantity(request.to_owned()));
-            limits.insert(name.to_owned(), Quantity(limit.to_owned()));
-        }
-    }
-    resources
-}
-
-fn bounded(name: String, limit: &str) -> Volume {
+fn sized(name: String, limit: &str) -> Volume {
     let size_limit = Some(Quantity(limit.to_owned()));
     let empty_dir = Some(EmptyDirVolumeSource { size_limit, ..Default::default() });
     Volume { name, empty_dir, ..Default::default() }
