@@ -145,6 +145,8 @@ impl App {
         let abilities = Abilities {
             sampling: backend.sampling(),
             takes_formats: config.engine.takes_formats(),
+            // An upstream of chats is asked for them, and refuses if it gives none.
+            gives_logprobs: config.engine.takes_formats() || config.engine.dialect == TextDialect::Chat,
             has_chat_template: matches!(prompt, Prompts::Chat(_)),
             own_tools: Arc::default(),
         };

@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
     aside::{LONG, aside},
-    backend::{Backend, BackendError, Generation, Guide, Piece, PromptForm},
+    backend::{AnswerGuide, Backend, BackendError, Generation, Guide, Piece, PromptForm},
     clock::Clock,
     telemetry::{Delivery, Progress},
     tools::{Registry, Request},
@@ -299,9 +299,12 @@ fn generation(agent: &Agent, request: &RunRequest) -> Generation {
         (Prompts::Transcript(_) | Prompts::Chat(_), _) => (vec![STOP_WORD.into()], PromptForm::Plain),
     };
     let sampling = request.sampling.or(agent.sampling);
-    let logprobs = request.wishes.logprobs;
+    let Wishes { logprobs, is_guided, is_strict, format, .. } = &*request.wishes;
+    let guide = format.guide().filter(|_| !is_guided);
+    let format = guide.map(|guide| AnswerGuide { guide, is_strict: *is_strict });
     let wants_whole = request.delivery == Delivery::Whole;
-    Generation { id: request.id.clone(), stop_words, form, sampling, logprobs, wants_whole, ..Generation::default() }
+    let (id, logprobs) = (request.id.clone(), *logprobs);
+    Generation { id, stop_words, form, sampling, format, logprobs, wants_whole, ..Generation::default() }
 }
 
 async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendError>>>) -> EventKind {

@@ -1,6 +1,6 @@
 //! What a client asks of a run beside an answer: tools of its own, the answer's format, where to stop. Pure.
 
-use crate::ordered_value::OrderedValue;
+use crate::{backend::Guide, ordered_value::OrderedValue};
 
 /// What a client asks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,6 +15,9 @@ pub struct Wishes {
     pub format: AnswerFormat,
     /// Whether the engine can hold tokens to the format.
     pub is_guided: bool,
+    /// Whether the client demands strict adherence to a schema, as the OpenAI API calls it. Answers fit their schema
+    /// without it: this is for upstreams.
+    pub is_strict: bool,
     /// Texts that end the answer. They are not part of it.
     pub stops: Vec<String>,
     /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
@@ -99,6 +102,15 @@ impl Wishes {
 }
 
 impl AnswerFormat {
+    /// What tokens may be held to; nothing for any text.
+    pub fn guide(&self) -> Option<Guide> {
+        match self {
+            Self::Text => None,
+            Self::JsonObject => Some(Guide::JsonObject),
+            Self::JsonSchema(schema) => Some(Guide::JsonSchema(schema.clone())),
+        }
+    }
+
     /// Instructions for the model; nothing for any text.
     pub fn instruction(&self) -> Option<String> {
         match self {

@@ -169,8 +169,11 @@ impl From<Refusal> for ApiError {
 
 impl From<Lost> for ApiError {
     fn from(_: Lost) -> Self {
-        let message = "the run ended without an outcome".into();
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+        // What its tools did is lost with it.
+        let message =
+            "the run ended without an outcome; its tool calls may have changed something, so do not repeat it";
+        let error = Self::new(StatusCode::FAILED_DEPENDENCY, "internal_error", message.into());
+        Self { repetition: Repetition::Never, ..error }
     }
 }
 

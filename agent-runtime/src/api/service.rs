@@ -82,8 +82,10 @@ pub struct Service {
 pub struct Abilities {
     /// What the engine takes of what clients say of how tokens are chosen.
     pub sampling: SamplingFields,
-    /// Whether the engine holds tokens to a format, and gives their probabilities.
+    /// Whether the engine holds tokens to a format.
     pub takes_formats: bool,
+    /// Whether the engine may give the probabilities of tokens.
+    pub gives_logprobs: bool,
     /// Whether prompts are written by a chat template.
     pub has_chat_template: bool,
     /// Names of the agent's tools.

@@ -2,6 +2,7 @@
 //! layer.
 
 mod connect;
+mod load;
 mod open_ai;
 mod overflow;
 mod sampling;
@@ -115,6 +116,8 @@ pub struct Generation {
     pub sampling: Sampling,
     /// What the text must be. Entries that cannot hold tokens to it leave it out.
     pub guide: Option<Guide>,
+    /// What the answer of a chat is to be, for an upstream that may hold tokens to it or not.
+    pub format: Option<AnswerGuide>,
     /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
     pub logprobs: Option<u32>,
     /// The span that the engine generates in, where runs are traced.
@@ -134,6 +137,15 @@ pub enum Guide {
     JsonObject,
     /// A value of JSON that this schema allows.
     JsonSchema(OrderedValue),
+}
+
+/// What the answer of a chat is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerGuide {
+    /// Its format.
+    pub guide: Guide,
+    /// Whether the client demands strict adherence to its schema.
+    pub is_strict: bool,
 }
 
 /// How a prompt is written.

@@ -47,6 +47,7 @@ use self::{
     link::{Link, Refused},
     near::Near,
     reader::Read,
+    request::ChatFields,
     words::Words,
 };
 use crate::{
@@ -55,7 +56,7 @@ use crate::{
     outbound::Lookup,
 };
 
-use super::{Backend, BackendError, EngineLoad, Generation, Piece, TokenPrompts};
+use super::{Backend, BackendError, EngineLoad, Generation, Piece, TokenPrompts, load::Said};
 
 pub use link::LinkError;
 
@@ -69,8 +70,6 @@ const MODELS_BYTES: usize = 4 * 1024 * 1024;
 const WHOLE_BYTES: usize = 64 * 1024 * 1024;
 /// The header that names a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// What the most tokens of a chat are called, and what the latest models of OpenAI call them alone.
-const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// A server and the model that it serves.
 ///
@@ -89,12 +88,12 @@ struct Inner {
     model: String,
     /// How many tokens the model's context holds, once the server has said so.
     context: OnceLock<u32>,
-    /// Whether the server has refused the first name of the limit.
-    takes_second_limit: AtomicBool,
+    /// Whether the server has refused the earlier name of the limit on tokens.
+    takes_later_limit: AtomicBool,
     /// When an upstream was ready last.
     ready_at: Mutex<Option<Instant>>,
     /// What the server last said of its load.
-    said: load::Said,
+    said: Said,
 }
 
 /// What `/v1/models` answers, as far as it is read. Engines' own servers say how long a context is.
@@ -188,9 +187,9 @@ impl OpenAi {
             endpoint,
             model: model.to_owned(),
             context: OnceLock::new(),
-            takes_second_limit: AtomicBool::new(false),
+            takes_later_limit: AtomicBool::new(false),
             ready_at: Mutex::default(),
-            said: load::Said::default(),
+            said: Said::default(),
         }))
     }
 }
@@ -204,23 +203,29 @@ impl Inner {
         BackendError::Unreachable { endpoint: self.endpoint.clone(), source: source.into() }
     }
 
-    /// Asks once, and a chat once more where the server knows the limit on tokens by its other name alone.
+    /// Asks once, and a chat once more for each field that the server does not know.
     async fn post(&self, generation: &Generation) -> Result<Taken, Refused> {
-        let knows_second = self.takes_second_limit.load(Ordering::Relaxed);
-        match self.send(generation, LIMITS[usize::from(knows_second)]).await {
-            Err(refused) if self.server == OpenAiServer::Chat && !knows_second && refused.is_about(LIMITS[1]) => {}
-            outcome => return outcome,
+        let has_later_limit = self.takes_later_limit.load(Ordering::Relaxed);
+        let mut fields = ChatFields { has_later_limit, has_format: generation.format.is_some() };
+        loop {
+            match self.send(generation, fields).await {
+                Ok(taken) => {
+                    self.takes_later_limit.store(fields.has_later_limit, Ordering::Relaxed);
+                    return Ok(taken);
+                }
+                Err(refused) => {
+                    let others = fields.after(|word| refused.is_about(word));
+                    fields = others.filter(|_| self.server == OpenAiServer::Chat).ok_or(refused)?;
+                }
+            }
         }
-        let taken = self.send(generation, LIMITS[1]).await?;
-        self.takes_second_limit.store(true, Ordering::Relaxed);
-        Ok(taken)
     }
 
-    async fn send(&self, generation: &Generation, limit: &str) -> Result<Taken, Refused> {
+    async fn send(&self, generation: &Generation, fields: ChatFields) -> Result<Taken, Refused> {
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
         let mut headers = HeaderMap::new();
         generation.trace.iter().for_each(|trace| trace.write(&mut headers));
-        let body = self.body(generation, limit);
+        let body = self.body(generation, fields);
         // The server names the request so in its log.
         headers.extend(HeaderValue::try_from(&generation.id).ok().map(|id| (REQUEST_ID, id)));
         let (answer, words) = match &self.near {
@@ -247,9 +252,9 @@ impl Inner {
     }
 
     /// The body of a request. That of a long prompt is written while the thread's other runs go on elsewhere.
-    fn body(&self, generation: &Generation, limit: &str) -> Bytes {
+    fn body(&self, generation: &Generation, fields: ChatFields) -> Bytes {
         let body = || match self.server {
-            OpenAiServer::Chat => request::chat(&self.model, generation, limit),
+            OpenAiServer::Chat => request::chat(&self.model, generation, fields),
             OpenAiServer::Vllm | OpenAiServer::SgLang | OpenAiServer::TrtLlm | OpenAiServer::Completions => {
                 request::completion(self.server, &self.model, generation)
             }

@@ -3,6 +3,7 @@
 mod configuration;
 mod ensemble;
 mod llm_api;
+mod load;
 mod sampling;
 mod tensor;
 mod text;
@@ -29,7 +30,7 @@ use tonic::{
 use crate::trace_context::TraceContext;
 
 use super::{
-    Backend, BackendError, Generation, Piece, SamplingFields, TokenPrompts,
+    Backend, BackendError, EngineLoad, Generation, Piece, SamplingFields, TokenPrompts,
     inference::{
         ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
         ModelStreamInferResponse, ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
@@ -62,6 +63,7 @@ pub struct Triton {
     model: String,
     entry: Entry,
     known: Arc<RwLock<Known>>,
+    metrics: load::Metrics,
 }
 
 /// What is known of the model's configuration.
@@ -125,7 +127,8 @@ impl Triton {
             .tcp_nodelay(true)
             .connect_lazy();
         let client = GrpcInferenceServiceClient::new(channel);
-        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry, known: Arc::default() })
+        let metrics = load::Metrics::beside(endpoint);
+        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry, known: Arc::default(), metrics })
     }
 
     fn failed(&self, status: Status) -> BackendError {
@@ -270,6 +273,10 @@ impl Backend for Triton {
             Entry::Tokens(tokenizer) => TokenPrompts::Of(Arc::clone(tokenizer)),
             Entry::Text | Entry::Ensemble | Entry::Vllm | Entry::LlmApi => TokenPrompts::None,
         }
+    }
+
+    fn load(&self) -> BoxFuture<'_, EngineLoad> {
+        self.metrics.load()
     }
 }
 

@@ -16,11 +16,12 @@ use rstest::rstest;
 use slipway_agent_runtime::{
     api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
-    backend::{Backend, OpenAi, OpenAiServer},
+    backend::{Backend, Entry, OpenAi, OpenAiServer, Triton},
     clock::Clock,
     outbound::Lookup,
 };
 use slipway_runtime_config::{RuntimeConfig, TextDialect, Upstream};
+use tokio::net::TcpListener;
 
 use crate::fixture::{START, get, or_hang, serve};
 
@@ -47,7 +48,7 @@ async fn server(status: StatusCode, metrics: &'static str) -> (String, Arc<Atomi
     (serve(router).await, asked)
 }
 
-fn api(of: impl FnOnce(&str) -> OpenAi, endpoint: &str) -> Router {
+fn api<B: Backend + 'static>(of: impl FnOnce(&str) -> B, endpoint: &str) -> Router {
     let mut config = RuntimeConfig::new("support", "support-1", endpoint);
     config.engine.dialect = TextDialect::OpenAi;
     let backend: Arc<dyn Backend> = Arc::new(of(endpoint));
@@ -84,6 +85,36 @@ async fn pickers_find_the_queue_and_the_cache_of_the_engine(
 ) {
     let (endpoint, _) = server(StatusCode::OK, metrics).await;
     assert_eq!(told(&api(beside(of), &endpoint)).await, expected);
+}
+
+/// As Triton 25.10 has them with a model of TensorRT-LLM and the one before it.
+const TRITON: &str = "nv_inference_pending_request_count{model=\"pre\",version=\"1\"} 2\n\
+    nv_inference_pending_request_count{model=\"agent\",version=\"1\"} 1\n\
+    nv_trt_llm_request_metrics{model=\"agent\",request_type=\"waiting\",version=\"1\"} 4\n\
+    nv_trt_llm_request_metrics{model=\"agent\",request_type=\"active\",version=\"1\"} 90\n\
+    nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\",model=\"agent\",version=\"1\"} 160\n\
+    nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\",model=\"agent\",version=\"1\"} 0.625\n";
+const TRITON_WITH_VLLM: &str = "nv_inference_pending_request_count{model=\"agent\",version=\"1\"} 0\n\
+    vllm:num_requests_waiting{model=\"agent\",version=\"1\"} 3\n\
+    vllm:gpu_cache_usage_perc{model=\"agent\",version=\"1\"} 0.5\n";
+const TRITON_ALONE: &str = "nv_inference_pending_request_count{model=\"agent\",version=\"1\"} 6\n";
+
+/// Triton's port is fixed, so each case has a loopback address of its own.
+#[rstest]
+#[case::tensorrt_llm("127.0.1.1", TRITON, &["slipway_engine_requests_waiting 7.0", "slipway_engine_kv_cache_usage_ratio 0.625"])]
+#[case::vllm("127.0.1.2", TRITON_WITH_VLLM, &["slipway_engine_requests_waiting 3.0", "slipway_engine_kv_cache_usage_ratio 0.5"])]
+#[case::a_model_without_a_cache("127.0.1.3", TRITON_ALONE, &["slipway_engine_requests_waiting 6.0"])]
+#[tokio::test]
+async fn pickers_find_the_queues_and_the_cache_behind_triton(
+    #[case] host: &str,
+    #[case] metrics: &'static str,
+    #[case] expected: &[&str],
+) {
+    let listener = TcpListener::bind((host, 8002)).await.expect("nobody else uses the address");
+    let router = Router::new().route("/metrics", on_get(async move || metrics));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let triton = |endpoint: &str| Triton::new(endpoint, "agent", Entry::Text).expect("the endpoint is a URL");
+    assert_eq!(told(&api(triton, &format!("http://{host}:8001"))).await, expected);
 }
 
 #[tokio::test]

@@ -39,4 +39,5 @@ mod traces;
 mod transcripts;
 mod triton;
 mod trtllm_serve;
+mod upstream_wishes;
 mod upstreams;

@@ -42,11 +42,7 @@ impl Talk {
         if !self.wishes.is_guided || is_free || thinks || self.format.has_channels() {
             return None;
         }
-        match &self.wishes.format {
-            AnswerFormat::Text => None,
-            AnswerFormat::JsonObject => Some(Guide::JsonObject),
-            AnswerFormat::JsonSchema(schema) => Some(Guide::JsonSchema(schema.clone())),
-        }
+        self.wishes.format.guide()
     }
 
     /// Whether text waits until its turn is known to be what the client wants.

@@ -43,6 +43,8 @@ pub(in crate::api) struct FieldNames {
     pub(in crate::api) format_schema: &'static str,
     /// Where the schema stands in the format.
     pub(in crate::api) schema_path: &'static [&'static str],
+    /// Where the format says that answers adhere to the schema strictly.
+    pub(in crate::api) strict_path: &'static [&'static str],
     /// What asks for probabilities.
     pub(in crate::api) logprobs: &'static str,
 }
@@ -53,6 +55,7 @@ impl FieldNames {
         format_kind: "response_format.type",
         format_schema: "response_format.json_schema.schema",
         schema_path: &["json_schema", "schema"],
+        strict_path: &["json_schema", "strict"],
         logprobs: "logprobs",
     };
 }
@@ -106,12 +109,14 @@ impl WishFields {
         }
         let tools = read_tools(tools, abilities)?;
         let choice = read_choice(tool_choice.unwrap_or_default(), &tools)?;
-        let format = read_format(&response_format.unwrap_or_default(), names, abilities)?;
+        let response_format = response_format.unwrap_or_default();
+        let format = read_format(&response_format, names, abilities)?;
         Ok(Wishes {
             tools,
             choice,
             is_one_call: parallel_tool_calls == Some(false),
             is_guided: abilities.takes_formats && format != AnswerFormat::Text,
+            is_strict: response_format.at(names.strict_path) == Some(&OrderedValue::Bool(true)),
             format,
             stops: read_stops(stop)?,
             logprobs: read_logprobs(names.logprobs, logprobs.unwrap_or(false), top_logprobs, abilities)?,
@@ -300,7 +305,7 @@ fn read_logprobs(
     match (is_asked, top) {
         (false, Some(1..)) => Err(ApiError::invalid("top_logprobs", "needs logprobs: true")),
         (false, _) => Ok(None),
-        (true, _) if !abilities.takes_formats => {
+        (true, _) if !abilities.gives_logprobs => {
             let problem = "is not supported: this agent's engine does not report them; leave it out";
             Err(ApiError::invalid(field, problem))
         }

@@ -34,6 +34,7 @@ const NAMES: FieldNames = FieldNames {
     format_kind: "text.format.type",
     format_schema: "text.format.schema",
     schema_path: &["schema"],
+    strict_path: &["strict"],
     logprobs: "include",
 };
 /// What of `include` asks for probabilities.

@@ -6,13 +6,13 @@
 use std::mem;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{
     reader::{self, Counts, DONE, Read, Usage},
     refusal,
 };
-use crate::backend::{BackendError, FinishReason, Piece};
+use crate::backend::{BackendError, FinishReason, Piece, TokenLogprob};
 
 /// What a call begins with, and the same as a text: with a character between that nobody sees.
 const CALL: &str = "<tool_call>";
@@ -31,6 +31,8 @@ pub struct Reader {
     held: String,
     calls: Vec<Call>,
     call_bytes: usize,
+    /// Those of the tokens that no piece has yet.
+    logprobs: Vec<TokenLogprob>,
     /// The piece with the reason of the end, until all tokens are counted.
     last: Option<Piece>,
 }
@@ -59,6 +61,24 @@ struct Choice {
     delta: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
+    logprobs: Option<Logprobs>,
+}
+
+/// Only where they are asked for, and the server gives them.
+#[derive(Deserialize)]
+struct Logprobs {
+    #[serde(default)]
+    content: Option<Vec<Likely>>,
+}
+
+/// A token of the text. Servers list the likeliest alternatives first.
+#[derive(Deserialize)]
+struct Likely {
+    token: String,
+    logprob: Number,
+    #[serde(default)]
+    top_logprobs: Option<Vec<Likely>>,
 }
 
 /// Servers call thoughts by either name.
@@ -94,6 +114,13 @@ struct FunctionDelta {
     arguments: Option<String>,
 }
 
+impl From<Likely> for TokenLogprob {
+    fn from(Likely { token, logprob, top_logprobs }: Likely) -> Self {
+        let top = top_logprobs.into_iter().flatten().map(|likely| (likely.token, likely.logprob));
+        Self { token, logprob, top: top.collect() }
+    }
+}
+
 impl Reader {
     /// Reads the data of one event.
     pub fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
@@ -108,22 +135,28 @@ impl Reader {
         })?;
         let choice = choices.into_iter().flatten().next();
         self.counts.read(usage, choice.is_some());
-        let Some(Choice { delta, finish_reason }) = choice else { return Ok(None) };
+        let Some(Choice { delta, finish_reason, logprobs }) = choice else { return Ok(None) };
+        let likely = logprobs.and_then(|logprobs| logprobs.content).into_iter().flatten();
+        self.logprobs.extend(likely.map(TokenLogprob::from));
         let finish = finish_reason.as_deref().map(reader::finish_of).transpose()?;
         let mut text = self.text_of(delta.unwrap_or_default())?;
         let Some(finish) = finish else {
-            return Ok((!text.is_empty()).then(|| Read::More(self.counts.piece(text, None))));
+            return Ok((!text.is_empty()).then(|| Read::More(self.piece(text, None))));
         };
         text.push_str(&self.rest());
-        self.last = Some(self.counts.piece(text, Some(finish)));
+        self.last = Some(self.piece(text, Some(finish)));
         Ok(None)
     }
 
     /// The answer has ended.
     pub fn end(&mut self) -> Result<Piece, BackendError> {
-        let piece = self.last.take().ok_or(BackendError::EndedEarly)?;
-        let finish = piece.finish.unwrap_or(FinishReason::Stop);
-        Ok(self.counts.piece(piece.text, Some(finish)))
+        let Piece { text, logprobs, finish, .. } = self.last.take().ok_or(BackendError::EndedEarly)?;
+        let finish = finish.unwrap_or(FinishReason::Stop);
+        Ok(Piece { logprobs, ..self.counts.piece(text, Some(finish)) })
+    }
+
+    fn piece(&mut self, text: String, finish: Option<FinishReason>) -> Piece {
+        Piece { logprobs: mem::take(&mut self.logprobs), ..self.counts.piece(text, finish) }
     }
 
     fn text_of(&mut self, delta: Delta) -> Result<String, BackendError> {

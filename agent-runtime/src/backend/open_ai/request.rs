@@ -5,12 +5,18 @@ use serde_json::{Value, json};
 
 use super::OpenAiServer;
 use crate::{
-    backend::{Generation, Guide, sampling},
+    backend::{AnswerGuide, Generation, Guide, sampling},
     ordered_value::{OrderedMap, OrderedValue},
 };
 
 /// Texts that end a generation, at most: OpenAI's own servers take no more. All are cut at here as well.
 const STOP_WORDS: usize = 4;
+
+/// OpenAI's newer models know the limit on tokens by this name alone.
+const LATER_LIMIT: &str = "max_completion_tokens";
+
+/// How servers name the format of an answer that they cannot give.
+const FORMAT_WORDS: [&str; 3] = ["response_format", "response format", "json_schema"];
 
 /// What messages have for templates alone: hosted servers refuse such fields.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
@@ -48,6 +54,7 @@ pub(super) fn completion(server: OpenAiServer, model: &str, generation: &Generat
         form: _,
         sampling: chosen,
         guide,
+        format: _,
         logprobs,
         ignores_end,
         wants_whole,
@@ -124,18 +131,57 @@ impl OpenAiServer {
     }
 }
 
-/// The body of a generation for `/v1/chat/completions`. `limit` names the field with the most tokens.
-pub(super) fn chat(model: &str, generation: &Generation, limit: &str) -> Body {
-    let Generation { prompt, max_tokens, stop_words, sampling: chosen, .. } = generation;
+/// The body of a generation for `/v1/chat/completions`.
+pub(super) fn chat(model: &str, generation: &Generation, fields: ChatFields) -> Body {
+    let Generation { prompt, max_tokens, stop_words, sampling: chosen, format, logprobs, .. } = generation;
     let mut body = json!({
         "model": model,
-        limit: max_tokens,
+        fields.limit(): max_tokens,
         "stream": true,
         "stream_options": {"include_usage": true},
     });
     sampling::write_if_set(*chosen, &mut body);
     write_stop_words(stop_words, &mut body);
-    Body { plain: body, ordered: conversation(prompt) }
+    if let Some(top) = logprobs {
+        body["logprobs"] = json!(true);
+        if *top > 0 {
+            body["top_logprobs"] = json!(top);
+        }
+    }
+    let mut body = Body { plain: body, ordered: conversation(prompt) };
+    if let Some(AnswerGuide { guide, is_strict }) = format.as_ref().filter(|_| fields.has_format) {
+        body.ordered.insert("response_format", response_format(guide, *is_strict));
+    }
+    body
+}
+
+/// Which fields a chat is put with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChatFields {
+    /// Whether the limit on tokens has the later of its names.
+    pub(super) has_later_limit: bool,
+    /// Whether it says what the answer is to be.
+    pub(super) has_format: bool,
+}
+
+impl ChatFields {
+    /// The field with the most tokens.
+    pub(super) fn limit(self) -> &'static str {
+        if self.has_later_limit { LATER_LIMIT } else { "max_tokens" }
+    }
+
+    /// Those to ask with after a refusal in these words; nothing where they are not about a field.
+    pub(super) fn after(self, is_about: impl Fn(&str) -> bool) -> Option<Self> {
+        match self {
+            Self { has_later_limit: false, .. } if is_about(LATER_LIMIT) => {
+                Some(Self { has_later_limit: true, ..self })
+            }
+            Self { has_format: true, .. } if FORMAT_WORDS.iter().any(|word| is_about(word)) => {
+                Some(Self { has_format: false, ..self })
+            }
+            Self { .. } => None,
+        }
+    }
 }
 
 /// The messages and tools that a prompt is. Warm-ups send texts alone.
@@ -188,17 +234,25 @@ fn write_guide(server: OpenAiServer, guide: &Guide, body: &mut Body) {
         (OpenAiServer::TrtLlm, Guide::JsonSchema(schema)) => {
             ("response_format", OrderedValue::object([("type", text("json")), ("schema", schema.clone())]))
         }
-        (
-            OpenAiServer::Vllm | OpenAiServer::TrtLlm | OpenAiServer::Completions | OpenAiServer::Chat,
-            Guide::JsonObject,
-        ) => ("response_format", OrderedValue::object([("type", text("json_object"))])),
-        (OpenAiServer::Vllm | OpenAiServer::Completions | OpenAiServer::Chat, Guide::JsonSchema(schema)) => {
-            let named = OrderedValue::object([("name", text("answer")), ("schema", schema.clone())]);
-            let format = OrderedValue::object([("type", text("json_schema")), ("json_schema", named)]);
-            ("response_format", format)
+        (OpenAiServer::Vllm | OpenAiServer::TrtLlm | OpenAiServer::Completions | OpenAiServer::Chat, guide) => {
+            ("response_format", response_format(guide, false))
         }
     };
     body.ordered.insert(field, value);
+}
+
+/// The format of an answer, as the OpenAI API has it.
+fn response_format(guide: &Guide, is_strict: bool) -> OrderedValue {
+    let text = |text: &str| OrderedValue::String(text.to_owned());
+    match guide {
+        Guide::JsonObject => OrderedValue::object([("type", text("json_object"))]),
+        Guide::JsonSchema(schema) => {
+            let strict = is_strict.then_some(("strict", OrderedValue::Bool(true)));
+            let named = [("name", text("answer")), ("schema", schema.clone())].into_iter().chain(strict);
+            let named = OrderedValue::Object(named.map(|(name, value)| (name.to_owned(), value)).collect());
+            OrderedValue::object([("type", text("json_schema")), ("json_schema", named)])
+        }
+    }
 }
 
 #[cfg(test)]
@@ -209,7 +263,8 @@ mod tests {
 
     fn sent(prompt: &str) -> String {
         let generation = Generation { prompt: prompt.into(), max_tokens: 7, ..Generation::default() };
-        serde_json::to_string(&chat("large", &generation, "max_tokens")).expect("it is JSON")
+        serde_json::to_string(&chat("large", &generation, ChatFields { has_later_limit: false, has_format: true }))
+            .expect("it is JSON")
     }
 
     #[test]
