@@ -22,7 +22,7 @@ use crate::{
     access::{Access, Denied, SetUpAccessError},
     agent::{
         Agent, ChatFormat, CurrentPrompts, Prompts, Rehearsal,
-        chat::{ChatFormatError, MakeTokenizer},
+        chat::{ChatFormatError, MakeTokenizer, Vocabulary},
         prompt::PromptBuilder,
     },
     api::{
@@ -320,7 +320,7 @@ fn prompts(config: &RuntimeConfig, tools: &Registry, takes: TokenPrompts) -> Res
             Some(checkpoint) => {
                 let format = ChatFormat::new(checkpoint, *dialect, &config.system_prompt, &tools.catalog().shown);
                 let mut format = format.map_err(SetUpError::ChatTemplate)?;
-                let tokenizer = tokenizer(folder, takes);
+                let tokenizer = tokenizer(folder, takes.clone());
                 let as_tokens = tokenizer.is_some();
                 if let Some(tokenizer) = tokenizer {
                     format = format.with_tokenizer(tokenizer);
@@ -335,6 +335,12 @@ fn prompts(config: &RuntimeConfig, tools: &Registry, takes: TokenPrompts) -> Res
         template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
         system_prompt: config.system_prompt.clone(),
         tools: tools.catalog().listing(),
+        vocabulary: match takes {
+            TokenPrompts::Of(tokenizer) => {
+                Some(Arc::new(Vocabulary::of_transcript(tokenizer, &config.prompt_template)))
+            }
+            TokenPrompts::None | TokenPrompts::OfCheckpoint => None,
+        },
     }))
 }
 

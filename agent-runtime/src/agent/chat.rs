@@ -123,8 +123,6 @@ pub struct ChatTurn {
     pub(super) thoughts: String,
     /// How many calls it wrote, those of the client's tools included.
     pub(super) calls: usize,
-    /// What the model is told in place of results, where its turn had mistakes.
-    pub(super) repair: Option<String>,
 }
 
 impl ChatFormat {

@@ -9,7 +9,8 @@
 //! Answer: <text>
 //! <empty line>
 //! ```
-//! A turn may begin with `Thought:` lines. The empty line ends a turn; it is the stop word.
+//! A turn may begin with `Thought:` lines. The empty line ends a turn; it is the stop word. So an answer is one
+//! paragraph, which may have several lines.
 
 use std::fmt;
 
@@ -250,6 +251,30 @@ pub enum IsCutOff {
 pub fn write_turn(text: &str, observations: &[Observation]) -> String {
     let observations: String = observations.iter().map(|observation| format!("Observation: {observation}\n")).collect();
     format!("{}{STOP_WORD}{observations}", text.trim_end())
+}
+
+/// What follows a turn with this mistake, so that the model corrects it; nothing where it could only repeat it.
+/// Thoughts that an empty line ended go on: many models write one before their action.
+pub fn repair(mistake: &MalformedTurn) -> Option<String> {
+    match mistake {
+        MalformedTurn::NoAction => Some("\n".into()),
+        MalformedTurn::EmptyAnswer
+        | MalformedTurn::UnexpectedLine { .. }
+        | MalformedTurn::BadAction { .. }
+        | MalformedTurn::AnswerAfterAction
+        | MalformedTurn::TooManyCalls { .. } => {
+            let remedy = format!("write `{ACTION} name[input]` or `{ANSWER} text`");
+            let message = format!("this turn cannot be read, because {mistake}; {remedy}");
+            Some(format!("{STOP_WORD}Observation: {}\n", Observation::Error { message, kind: mistake.kind() }))
+        }
+        // Nothing would be different, or they are no mistakes of this grammar.
+        MalformedTurn::Empty
+        | MalformedTurn::CutOff
+        | MalformedTurn::ThoughtsCutOff
+        | MalformedTurn::BadCalls { .. }
+        | MalformedTurn::NoCall
+        | MalformedTurn::BadFormat { .. } => None,
+    }
 }
 
 /// Writes a turn that calls a tool after some thoughts.

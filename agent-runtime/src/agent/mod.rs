@@ -11,6 +11,7 @@ pub mod dialect;
 pub mod driver;
 pub mod grammar;
 pub mod marks;
+pub mod opening;
 pub mod places;
 pub mod prompt;
 pub mod rehearsal;

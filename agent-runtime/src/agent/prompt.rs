@@ -7,8 +7,9 @@ use slipway_runtime_config::{PromptTemplate, PromptValues};
 use crate::{chat_template::RenderError, clock::Timestamp, tools::Catalog};
 
 use super::{
-    chat::{ChatFormat, ChatFormatError},
+    chat::{Author, ChatFormat, ChatFormatError, Vocabulary},
     conversation::Conversation,
+    opening::TranscriptOpening,
     state::Opening,
     wishes::Wishes,
 };
@@ -78,7 +79,7 @@ impl Prompts {
 }
 
 /// Everything of a prompt that is the same for all runs of an agent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PromptBuilder {
     /// The parsed template.
     pub template: PromptTemplate,
@@ -86,6 +87,8 @@ pub struct PromptBuilder {
     pub system_prompt: String,
     /// One line per tool.
     pub tools: String,
+    /// What turns prompts into tokens, where the engine takes these.
+    pub vocabulary: Option<Arc<Vocabulary>>,
 }
 
 /// What of a conversation the template has no place for.
@@ -111,24 +114,31 @@ impl PromptBuilder {
     ///
     /// # Errors
     /// See [`PromptError`].
-    pub fn render(&self, conversation: &Conversation) -> Result<String, PromptError> {
+    pub fn render(&self, conversation: &Conversation) -> Result<TranscriptOpening, PromptError> {
         if conversation.has_calls() {
             return Err(PromptError::NoCalls);
         }
         if conversation.turns().len() > 1 && !self.template.takes_conversation() {
             return Err(PromptError::OneQuestionOnly);
         }
-        let instructions = conversation.instructions_text();
+        let instructions = self.harmless(&conversation.instructions_text());
         if !instructions.is_empty() && !self.template.takes_system_prompt() {
             return Err(PromptError::NoInstructions);
         }
         let both = [self.system_prompt.trim_end(), &instructions];
         let both: Vec<_> = both.into_iter().filter(|text| !text.is_empty()).collect();
-        Ok(self.template.render(&PromptValues {
+        let text = self.template.render(&PromptValues {
             system_prompt: &both.join(" "),
-            messages: &conversation.write(),
-            question: &conversation.question_text(),
-            tools: &self.tools,
-        }))
+            messages: &self.harmless(&conversation.write()),
+            question: &self.harmless(&conversation.question_text()),
+            tools: &self.harmless(&self.tools),
+        });
+        Ok(TranscriptOpening::new(text, self.vocabulary.clone()))
+    }
+
+    /// A text of somebody else's, whose marks do not count. Where prompts are texts, the engine decides.
+    fn harmless(&self, text: &str) -> String {
+        let Some(vocabulary) = &self.vocabulary else { return text.to_owned() };
+        vocabulary.harmless(Author::Other, text).into_owned()
     }
 }

@@ -44,7 +44,7 @@ impl State {
     /// Characters of the first prompt.
     pub fn opening_characters(&self) -> u64 {
         let prompt = match &self.opening {
-            Opening::Transcript(prompt) => prompt,
+            Opening::Transcript(opening) => opening.text(),
             Opening::Chat(talk) => talk.first(),
         };
         characters(prompt)

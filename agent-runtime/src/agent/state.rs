@@ -15,8 +15,9 @@ use super::{
     dialect,
     grammar::{self, Observation, ToolCall, TurnReader},
     marks::Written,
+    opening::TranscriptOpening,
     room::Compaction,
-    transcript::{Kept, Transcript},
+    transcript::{Begin, Kept, Transcript},
     wishes::{ClientCall, Wishes},
 };
 
@@ -74,14 +75,14 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// The rendered template. Turns follow it in the transcript.
-    Transcript(String),
+    Transcript(TranscriptOpening),
     /// A conversation, for the checkpoint's chat template.
     Chat(Box<Talk>),
 }
 
 impl From<&str> for Opening {
     fn from(prompt: &str) -> Self {
-        Self::Transcript(prompt.to_owned())
+        Self::Transcript(TranscriptOpening::new(prompt.to_owned(), None))
     }
 }
 
@@ -145,6 +146,9 @@ pub struct Step {
     pub model_finished_at: Option<Timestamp>,
     /// The tools it asked for, in order.
     pub calls: Vec<Call>,
+    /// What the model reads behind its turn in place of results, where that had mistakes: a message of a chat, or the
+    /// lines that follow in a transcript.
+    pub repair: Option<String>,
     /// What else a chat's turn is; nothing in a transcript.
     pub chat: Option<ChatTurn>,
 }
@@ -222,6 +226,10 @@ pub enum Outcome {
 impl State {
     /// A run that has not begun: what its prompts begin with, and its limits.
     pub fn new(opening: Opening, limits: Limits) -> Self {
+        let transcript = match &opening {
+            Opening::Transcript(_) => Transcript::new(Begin::Added),
+            Opening::Chat(_) => Transcript::new(Begin::SpelledOut),
+        };
         Self {
             limits,
             opening,
@@ -232,7 +240,7 @@ impl State {
             steps: Vec::new(),
             phase: Phase::New,
             side_effects: SideEffects::None,
-            transcript: Transcript::default(),
+            transcript,
             context: None,
             sent: Sent::default(),
             compactions: Vec::new(),
@@ -287,10 +295,7 @@ impl State {
     /// The chat template refuses it.
     pub fn prompt(&self) -> Result<Written, RenderError> {
         match &self.opening {
-            Opening::Transcript(prompt) => {
-                let turns = self.steps.iter().filter_map(Step::written);
-                Ok(Written::plain([prompt.clone()].into_iter().chain(turns).collect()))
-            }
+            Opening::Transcript(opening) => Ok(opening.write(self.steps.iter().filter_map(Step::written))),
             Opening::Chat(talk) => talk.prompt(&self.steps),
         }
     }
@@ -299,7 +304,7 @@ impl State {
     pub fn bytes(&self) -> usize {
         let texts: usize = self.steps.iter().map(|step| step.text.len()).sum();
         let prompt = match &self.opening {
-            Opening::Transcript(prompt) => prompt.len(),
+            Opening::Transcript(opening) => opening.text().len(),
             Opening::Chat(talk) => talk.first().len(),
         };
         prompt + texts + self.said.len() + self.result_bytes() + self.transcript.bytes()
@@ -403,6 +408,7 @@ impl Step {
             first_token: None,
             model_finished_at: None,
             calls: Vec::new(),
+            repair: None,
             chat: None,
         }
     }
@@ -415,6 +421,9 @@ impl Step {
 
     /// The step's turn and what its tools gave, as both stand in the transcript; nothing before all have answered.
     fn written(&self) -> Option<String> {
+        if let Some(repair) = &self.repair {
+            return Some(format!("{}{repair}", self.text));
+        }
         let answered = |call: &Call| match &call.end {
             Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(observation.clone()),
             Some(CallEnd { result: CallResult::Cancelled, .. }) | None => None,

@@ -12,13 +12,12 @@ use crate::{
 
 use super::{
     dialect,
-    grammar::{IsCutOff, MalformedTurn, Observation, ToolCall, Turn, TurnReader},
+    grammar::{self, IsCutOff, MalformedTurn, Observation, ToolCall, Turn, TurnReader},
     room::{Compaction, MAX_RESULT_BYTES},
     state::{
         Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Opening, Outcome, Phase, Reader,
         State, Step,
     },
-    transcript::Transcript,
 };
 use blame::model_failure;
 use prompt::Asked;
@@ -289,8 +288,25 @@ fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Ti
     match reader.finish(is_cut_off) {
         Ok(Turn::Answer(text)) => finish_run(state, Outcome::Answered { text, finish }, at),
         Ok(Turn::Calls(calls)) => call_tools(state, calls, at),
-        Err(reason) => fail_turn(state, step, reason, finish, at),
+        Err(reason) => match grammar::repair(&reason).filter(|_| may_repair(state)) {
+            Some(repair) => ask_for_repair(state, repair, at),
+            None => fail_turn(state, step, reason, finish, at),
+        },
     }
+}
+
+/// Whether the model may correct its turn: not twice in a row, and not without a step to do it in.
+fn may_repair(state: &State) -> bool {
+    let before = state.steps.iter().nth_back(1);
+    state.steps.len() < state.limits.max_steps as usize && before.is_none_or(|step| step.repair.is_none())
+}
+
+/// Asks the model to correct its turn. None of the turn's calls is made.
+fn ask_for_repair(state: &mut State, repair: String, at: Timestamp) -> Vec<Action> {
+    if let Some(step) = state.steps.last_mut() {
+        step.repair = Some(repair);
+    }
+    call_model(state, at)
 }
 
 /// Ends the run with a turn that cannot be read, or with the client's limit on tokens where that cut it.
@@ -364,7 +380,7 @@ fn fail(state: &mut State, failure: Failure, at: Timestamp) -> Vec<Action> {
 fn finish_run(state: &mut State, outcome: Outcome, at: Timestamp) -> Vec<Action> {
     state.phase = Phase::Finished { outcome, at };
     // No prompt follows, and runs are kept for a while.
-    state.transcript = Transcript::default();
+    state.transcript.clear();
     state.steps.iter_mut().for_each(|step| step.generated = Vec::new());
     vec![Action::Finish]
 }

@@ -10,11 +10,21 @@ use crate::backend::tokens::{EncodeError, Tokenizer};
 use super::marks::Written;
 
 /// The prompt of the last model call, as parts of text and their tokens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript {
+    begin: Begin,
     parts: Vec<Part>,
     /// The tokens of the last prompt, as they were sent.
     sent: Vec<u32>,
+}
+
+/// Who writes the token that models expect before every text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// The prompt's text spells it out, as chat templates do.
+    SpelledOut,
+    /// The tokenizer adds it.
+    Added,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +56,11 @@ pub struct Kept {
 }
 
 impl Transcript {
+    /// Of no prompt yet.
+    pub fn new(begin: Begin) -> Self {
+        Self { begin, parts: Vec::new(), sent: Vec::new() }
+    }
+
     /// Goes on to the next prompt, and gives its tokens. Asked again for the same step, it goes on from the same turn.
     ///
     /// # Errors
@@ -62,7 +77,10 @@ impl Transcript {
         let rest = prompt.behind(at);
         if !rest.text.is_empty() {
             let last = self.parts.last().and_then(|part| part.tokens.last().copied());
-            let tokens = tokenizer.encode_behind(last, &rest.text, &rest.cuts)?;
+            let tokens = match self.begin {
+                Begin::Added if at == 0 => tokenizer.encode(&rest.text, &rest.cuts)?,
+                Begin::Added | Begin::SpelledOut => tokenizer.encode_behind(last, &rest.text, &rest.cuts)?,
+            };
             self.parts.push(Part { text: rest.text, tokens });
         }
         let tokens: Vec<u32> = self.parts.iter().flat_map(|part| part.tokens.iter().copied()).collect();
@@ -84,6 +102,11 @@ impl Transcript {
     /// Notes what was sent.
     pub fn note_sent(&mut self, tokens: &[u32]) {
         tokens.clone_into(&mut self.sent);
+    }
+
+    /// Forgets all tokens.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.begin);
     }
 
     /// Bytes of what it holds.

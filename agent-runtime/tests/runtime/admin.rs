@@ -26,7 +26,7 @@ async fn after_three_runs() -> Sidecar {
         Reply::Says("Answer: 21\n\n"),
         Reply::Says("Action: calc[1/0]\n\n"),
         Reply::Says("Answer: no\n\n"),
-        Reply::Says("nonsense\n\n"),
+        Reply::Says("        \n\n"),
     ];
     let sidecar = sidecar_with(replies, |config| {
         config.objectives = vec![

@@ -254,14 +254,14 @@ async fn what_clients_send_by_default_is_let_through() {
 
 #[tokio::test]
 async fn a_failure_before_the_answer_has_its_status_even_when_streaming() {
-    let sidecar = sidecar([Reply::Says("As an AI\n\n")]);
+    let sidecar = sidecar([Reply::Says("As an AI\n\n"), Reply::Says("As an AI\n\n")]);
     let mut request = question("?");
     request["stream"] = json!(true);
     let answer = post(&sidecar.app.api(), PATH, request).await;
     assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
     assert_eq!(
         answer.error(),
-        "the model's output in step 1 cannot be read: it wrote the line \"As an AI\", \
+        "the model's output in step 2 cannot be read: it wrote the line \"As an AI\", \
          which is neither a thought, an action nor an answer"
     );
 }

@@ -68,7 +68,7 @@ fn shown<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
 #[rstest]
 #[case::model_error_of_a_run(RUNS, Reply::Refuses("CUDA out of memory"), "model_error")]
 #[case::model_error_of_a_chat(CHAT, Reply::Refuses("CUDA out of memory"), "model_error")]
-#[case::malformed(CHAT, Reply::Says("As an AI\n\n"), "malformed_model_output")]
+#[case::malformed(CHAT, Reply::Says("\n\n"), "malformed_model_output")]
 #[case::max_steps(CHAT, Reply::Says(ORDERS), "max_steps_exceeded")]
 #[tokio::test]
 async fn nobody_is_invited_to_repeat_a_run_that_may_have_changed_something(

@@ -22,7 +22,7 @@ impl ChatFormat {
     /// Adds a finished step: its turn, and what its calls gave.
     pub(super) fn write(&self, step: &Step, offer: &Offer, messages: &mut Vec<Value>) {
         let Some(turn) = &step.chat else { return };
-        if let Some(repair) = &turn.repair {
+        if let Some(repair) = &step.repair {
             messages.push(message("assistant", self.text(Author::Model, &self.as_written(step, turn))));
             messages.push(message("user", self.text(Author::Other, repair)));
             return;
@@ -60,14 +60,14 @@ impl ChatFormat {
 
     /// Whether a step's turn is one message.
     pub(super) fn is_one_message(&self, step: &Step) -> bool {
-        let is_plain = !self.has_tool_messages || step.chat.as_ref().is_some_and(|turn| turn.repair.is_some());
+        let is_plain = !self.has_tool_messages || step.repair.is_some();
         is_plain || step.calls.len() <= self.calls_together(step)
     }
 
     /// Whether a text that ends with a step's turn has all of it: thoughts, words and calls.
     pub(super) fn has_all(&self, step: &Step, text: &str) -> bool {
         let Some(turn) = &step.chat else { return false };
-        if turn.repair.is_some() || !self.has_tool_messages {
+        if step.repair.is_some() || !self.has_tool_messages {
             return text.contains(step.text.trim());
         }
         let has = |part: &str| text.contains(part.trim());

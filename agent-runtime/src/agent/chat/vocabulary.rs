@@ -71,6 +71,12 @@ impl Vocabulary {
         Self { theirs: Marks::new(all), models, tokenizer }
     }
 
+    /// Of an agent whose prompts this template begins: a transcript has no marks of the model.
+    pub fn of_transcript(tokenizer: Arc<Tokenizer>, template: &str) -> Self {
+        let marks = Marks::new(tokenizer.marks(template));
+        Self { theirs: marks.clone(), models: marks, tokenizer }
+    }
+
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

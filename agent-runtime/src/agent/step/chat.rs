@@ -12,7 +12,7 @@ use crate::{
     clock::Timestamp,
 };
 
-use super::{Action, call_model, call_tools, end_model, fail, fail_turn, finish_run, stops};
+use super::{Action, ask_for_repair, call_tools, end_model, fail, fail_turn, finish_run, may_repair, stops};
 
 /// What stands between the texts of two turns.
 const BETWEEN_TURNS: &str = "\n\n";
@@ -26,7 +26,7 @@ pub(super) struct New {
 
 /// What the engine holds the turn behind this prompt to.
 pub(super) fn guide(state: &State, prompt: &str) -> Option<Guide> {
-    let is_again = state.steps.iter().rev().nth(1).and_then(|step| step.chat.as_ref()).is_some_and(was_told);
+    let is_again = state.steps.iter().nth_back(1).is_some_and(|step| step.repair.is_some());
     talk(state)?.guide(prompt, is_again)
 }
 
@@ -188,23 +188,14 @@ fn talk(state: &State) -> Option<&Talk> {
     }
 }
 
-fn was_told(chat: &ChatTurn) -> bool {
-    chat.repair.is_some()
-}
-
-/// Tells the model its mistakes, and makes none of the turn's calls. A second turn with mistakes in a row ends the run.
+/// Tells the model its mistakes, and makes none of the turn's calls.
 fn repair(state: &mut State, step: u32, mistake: Mistake, at: Timestamp) -> Vec<Action> {
     let Mistake { told, reason } = mistake;
-    let before = state.steps.len().checked_sub(2).and_then(|index| state.steps.get(index));
-    let is_second = before.and_then(|step| step.chat.as_ref()).is_some_and(was_told);
-    if is_second || step >= state.limits.max_steps {
+    if !may_repair(state) {
         return match reason {
             MalformedTurn::NoCall | MalformedTurn::BadFormat { .. } => fail(state, Failure::Unmet { step, reason }, at),
             reason => fail_turn(state, step, reason, FinishReason::Stop, at),
         };
     }
-    if let Some(step) = state.steps.last_mut() {
-        step.chat.get_or_insert_default().repair = Some(told);
-    }
-    call_model(state, at)
+    ask_for_repair(state, told, at)
 }

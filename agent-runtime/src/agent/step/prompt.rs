@@ -75,7 +75,7 @@ fn fit(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure> {
 fn leave_out(state: &mut State, tokens: u32) -> Vec<CallId> {
     let vocabulary = match &state.opening {
         Opening::Chat(talk) => talk.format().vocabulary().cloned(),
-        Opening::Transcript(_) => None,
+        Opening::Transcript(opening) => opening.vocabulary().cloned(),
     };
     vocabulary.map(|vocabulary| state.leave_out_tokens(tokens, &vocabulary)).unwrap_or_default()
 }
@@ -84,16 +84,21 @@ fn write(state: &mut State, step: u32, behind: Behind) -> Result<Asked, Failure>
     let failed = |problem: String| Failure::Prompt { step, problem };
     let prompt = state.prompt().map_err(|problem| failed(problem.to_string()))?;
     let State { opening, transcript, steps, .. } = state;
-    let tokens = match opening {
-        Opening::Chat(talk) => talk.format().vocabulary().map(|vocabulary| {
-            let turn = match behind {
-                Behind::Turn => talk.generated(steps, transcript.split(&prompt)),
-                Behind::SamePrompt => GeneratedTurn::default(),
-            };
-            transcript.go_on(vocabulary.tokenizer(), &prompt, &turn).map_err(|problem| failed(problem.to_string()))
-        }),
-        Opening::Transcript(_) => None,
+    let vocabulary = match &*opening {
+        Opening::Chat(talk) => talk.format().vocabulary(),
+        Opening::Transcript(opening) => opening.vocabulary(),
     };
+    let tokens = vocabulary.map(|vocabulary| {
+        let turn = match (behind, &*opening) {
+            (Behind::SamePrompt, _) => GeneratedTurn::default(),
+            (Behind::Turn, Opening::Chat(talk)) => talk.generated(steps, transcript.split(&prompt)),
+            (Behind::Turn, Opening::Transcript(opening)) => {
+                let generated = steps.last().map_or(&[][..], |step| &step.generated);
+                opening.generated(generated, transcript.split(&prompt).map(|(_, rest)| rest))
+            }
+        };
+        transcript.go_on(vocabulary.tokenizer(), &prompt, &turn).map_err(|problem| failed(problem.to_string()))
+    });
     Ok(Asked { text: prompt.text, tokens: tokens.transpose()? })
 }
 

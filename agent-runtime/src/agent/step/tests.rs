@@ -111,14 +111,44 @@ fn the_last_step_starts_no_tools() {
 }
 
 #[test]
-fn output_that_is_no_turn_ends_the_run() {
+fn output_that_is_no_turn_is_told_to_the_model_once() {
     let mut run = Run::new(LIMITS);
-    assert_eq!(run.ends_turn("As an AI\n\n"), [Action::Finish]);
+    let told = "Question: q\nAs an AI\n\nObservation: error: this turn cannot be read, because it wrote the line \
+                \"As an AI\", which is neither a thought, an action nor an answer; write `Action: name[input]` or \
+                `Answer: text`\n";
+    assert_eq!(run.ends_turn("As an AI\n\n"), [call_model(2, told)]);
+    assert_eq!(run.ends_turn("Action: lookup a\n\n"), [Action::Finish]);
     assert_eq!(
         run.failure(),
-        "the model's output in step 1 cannot be read: it wrote the line \"As an AI\", \
-         which is neither a thought, an action nor an answer"
+        "the model's output in step 2 cannot be read: it wrote the action \"Action: lookup a\", which is not of the form \
+         name[input]"
     );
+}
+
+#[test]
+fn a_turn_that_was_corrected_goes_on_as_any() {
+    let mut run = Run::new(Limits { max_steps: 4, ..LIMITS });
+    run.ends_turn("Action: lookup a\n\n");
+    run.ends_turn("Action: lookup[a]\n\n");
+    assert!(matches!(&run.tool_gives(2, 0, "1")[..], [Action::CallModel { step: 3, .. }]));
+    assert!(matches!(&run.ends_turn("Answer:\n\n")[..], [Action::CallModel { step: 4, .. }]), "it may err again");
+    run.ends_turn("Answer: 1\n\n");
+    assert_eq!(run.outcome(), Outcome::Answered { text: "1".into(), finish: FinishReason::Stop });
+}
+
+#[test]
+fn thoughts_that_an_empty_line_ended_go_on() {
+    let mut run = Run::new(LIMITS);
+    let actions = run.ends_turn("Thought: I look it up.\n\n");
+    assert_eq!(actions, [call_model(2, "Question: q\nThought: I look it up.\n")]);
+    assert!(matches!(&run.ends_turn("Action: lookup[a]\n\n")[..], [Action::CallTool { .. }]));
+}
+
+#[test]
+fn the_last_step_has_no_turn_to_correct_it() {
+    let mut run = Run::new(Limits { max_steps: 1, ..LIMITS });
+    assert_eq!(run.ends_turn("Thought: I look it up.\n\n"), [Action::Finish]);
+    assert_eq!(run.failure(), "the model's output in step 1 cannot be read: it wrote neither an action nor an answer");
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Run {
     fn new() -> Self {
         Self {
             tokenizer: demo(),
-            transcript: Transcript::default(),
+            transcript: Transcript::new(Begin::SpelledOut),
             text: String::new(),
             turn: GeneratedTurn::default(),
         }

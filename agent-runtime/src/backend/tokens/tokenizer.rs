@@ -97,15 +97,21 @@ impl Tokenizer {
         Ok(Self { inner, begin, ends })
     }
 
-    /// The tokens of a prompt, with those that the model expects before every text.
+    /// The tokens of a prompt, with those that the model expects before every text. No token lies across a cut of it.
     ///
     /// # Errors
     /// The tokenizer failed.
-    pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, EncodeError> {
-        let mut tokens = self.inner.encode(prompt, true).map_err(EncodeError)?.get_ids().to_vec();
+    pub fn encode(&self, prompt: &str, cuts: &[usize]) -> Result<Vec<u32>, EncodeError> {
+        let first = cuts.first().copied().unwrap_or(prompt.len());
+        let (begin, rest) = prompt.split_at_checked(first).unwrap_or((prompt, ""));
+        let mut tokens = self.inner.encode(begin, true).map_err(EncodeError)?.get_ids().to_vec();
         // A prompt may spell out the token that the tokenizer begins with: the model has never seen it twice.
         if self.begin.is_some_and(|begin| tokens.starts_with(&[begin, begin])) {
             tokens.remove(0);
+        }
+        if !rest.is_empty() {
+            let cuts: Vec<_> = cuts.iter().filter(|cut| **cut > first).map(|cut| cut - first).collect();
+            tokens.extend(self.encode_behind(None, rest, &cuts)?);
         }
         Ok(tokens)
     }

@@ -38,7 +38,7 @@ pub fn begin(
     let gives_tokens = tokens.is_some();
     let prompt = match tokens {
         Some(tokens) => tokens,
-        None => tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?,
+        None => tokenizer.encode(&prompt, &[]).map_err(|error| BackendError::Tokens(Box::new(error)))?,
     };
     let inputs = inputs(&prompt, max_tokens, &stop_words, tokenizer);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };

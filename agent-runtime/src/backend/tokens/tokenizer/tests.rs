@@ -84,10 +84,10 @@ fn words() -> Tokenizer {
 #[test]
 fn a_prompt_is_neither_cut_nor_filled_as_in_training_and_begins_once() {
     let tokenizer = words();
-    let tokens = tokenizer.encode("ab ab abc").expect("it has tokens");
+    let tokens = tokenizer.encode("ab ab abc", &[]).expect("it has tokens");
     assert_eq!(tokenizer.text(&tokens).expect("it decodes"), "ab ab abc");
     assert_eq!(tokens.first(), Some(&1));
-    let spelled = tokenizer.encode("<s>ab").expect("it has tokens");
+    let spelled = tokenizer.encode("<s>ab", &[]).expect("it has tokens");
     assert_eq!(spelled.iter().filter(|token| **token == 1).count(), 1, "{spelled:?}");
 }
 
@@ -146,7 +146,7 @@ proptest! {
     #[test]
     fn pieces_of_a_texts_tokens_are_the_text(text in "[a-c €é\u{1f600}]{0,24}") {
         let tokenizer = words();
-        let tokens = tokenizer.encode(&text).expect("it has tokens");
+        let tokens = tokenizer.encode(&text, &[]).expect("it has tokens");
         let whole = tokenizer.text(&tokens).expect("it decodes");
         prop_assert_eq!(&streamed(&tokenizer, &tokens), &whole);
         prop_assert_eq!(whole, text);
