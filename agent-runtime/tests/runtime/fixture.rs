@@ -40,6 +40,8 @@ pub enum Reply {
     SaysAsOne(&'static str),
     /// Writes this in pieces of one character each.
     Spells(&'static str),
+    /// The same, and others have a turn between two letters.
+    Dictates(&'static str),
     /// Writes this and is cut off by the limit on tokens.
     IsCutOff(&'static str),
     /// Writes this once `release` is called.
@@ -156,7 +158,7 @@ impl Backend for ScriptedBackend {
                     yield Ok(Piece { text, prompt_tokens, output_tokens, is_whole: true, finish, ..Piece::default() });
                     return;
                 }
-                Reply::Says(text) | Reply::Spells(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
+                Reply::Says(text) | Reply::Spells(text) | Reply::Dictates(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
                 Reply::IsCutOff(text) => (text, Some(FinishReason::Length)),
                 Reply::SaysAndHangs(text) | Reply::SaysAndFails(text) => (text, None),
                 Reply::Refuses(words) => {
@@ -166,7 +168,8 @@ impl Backend for ScriptedBackend {
                     return;
                 }
             };
-            let cuts = if let Reply::Spells(_) = reply { 1..text.len() } else { text.len() / 2..text.len() / 2 + 1 };
+            let spells = matches!(reply, Reply::Spells(_) | Reply::Dictates(_));
+            let cuts = if spells { 1..text.len() } else { text.len() / 2..text.len() / 2 + 1 };
             let mut written = 0;
             for cut in cuts {
                 clock.advance(Duration::from_millis(10));
@@ -175,6 +178,9 @@ impl Backend for ScriptedBackend {
                 let text = text_so_far[written..].into();
                 yield Ok(Piece { text, prompt_tokens, output_tokens, ..Piece::default() });
                 written = cut;
+                if let Reply::Dictates(_) = reply {
+                    tokio::task::yield_now().await;
+                }
             }
             let second = &text[written..];
             clock.advance(Duration::from_millis(10));

@@ -19,6 +19,7 @@ use crate::fixture::{Reply, Sidecar, get, or_hang, post, serve, sidecar, sidecar
 
 const RUNS: &str = "/v1/runs";
 const CHAT: &str = "/v1/chat/completions";
+const RESPONSES: &str = "/v1/responses";
 
 /// An answer of more pieces than are handed over at once: the engine writes it letter by letter.
 const LONG: &str = "Answer: one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
@@ -28,6 +29,7 @@ const LONG: &str = "Answer: one two three four five six seven eight nine ten ele
 async fn open(api: &Router, path: &str) -> BodyDataStream {
     let body = match path {
         RUNS => json!({ "input": "?" }),
+        RESPONSES => json!({ "input": "?", "stream": true }),
         _ => json!({ "messages": [{ "role": "user", "content": "?" }], "stream": true }),
     };
     let request = Request::post(path)
@@ -82,6 +84,36 @@ async fn a_reader_that_stalls_holds_its_place_no_longer_than_a_run_may_take(#[ca
     or_hang(sidecar.app.admission().idle()).await;
     or_hang(sidecar.engine.until(|engine| engine.cancelled == 1)).await;
     assert_eq!(post(&api, RUNS, json!({ "input": "?" })).await.status, StatusCode::OK);
+}
+
+#[rstest]
+#[case::of_a_run(RUNS)]
+#[case::of_a_chat(CHAT)]
+#[case::of_a_response(RESPONSES)]
+#[tokio::test]
+async fn a_run_ends_whichever_event_its_reader_stalls_at(#[case] path: &str) {
+    let said = async |body: BodyDataStream| -> String {
+        let all: Vec<_> = body.map(|bytes| bytes.expect("the body arrives").to_vec()).collect().await;
+        String::from_utf8(all.concat()).expect("the body is text")
+    };
+    for events in 0.. {
+        let replies = [Reply::Says("Action: calc[20+1]\n\n"), Reply::Dictates("Answer: twenty one\n\n")];
+        let sidecar = sidecar_with(replies, |config| config.max_in_flight = 1);
+        let mut body = open(&sidecar.app.api(), path).await;
+        let mut read = Vec::new();
+        for _ in 0..events {
+            let Some(bytes) = or_hang(body.next()).await else {
+                assert!(events > 4, "it stalled {events} times");
+                return;
+            };
+            read.extend(bytes.expect("the body arrives"));
+        }
+        until_ended(&sidecar, "answered", 1).await;
+        let whole = String::from_utf8(read).expect("the body is text") + &or_hang(said(body)).await;
+        let ends = ["RUN_FINISHED", "[DONE]", "response.completed"];
+        assert!(ends.iter().any(|end| whole.contains(end)), "after {events} events: {whole}");
+        or_hang(sidecar.app.admission().idle()).await;
+    }
 }
 
 #[tokio::test]
