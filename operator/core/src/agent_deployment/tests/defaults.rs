@@ -73,37 +73,37 @@ fn took(version: &str) -> TakenDefaults {
     "{backend: VLLM, vllm: {version: 0.27.1, maxSeqLen: 131072}}",
     "{backend: VLLM}",
     "engine-186c6a6535",
-    "223bbf3317"
+    "111b9ca2e4"
 )]
 #[case(
     "{backend: VLLM, vllm: {version: 0.25.0, server: OpenAI, maxSeqLen: 131072}}",
     "{backend: VLLM, vllm: {server: OpenAI}}",
     "engine-7a144c40d2",
-    "3bae71d370"
+    "7bcf46a208"
 )]
 #[case(
     "{backend: SGLang, sglang: {version: 0.5.9, maxSeqLen: 131072}}",
     "{backend: SGLang}",
     "engine-15d6d93336",
-    "91602ef0d5"
+    "54be8c7835"
 )]
 #[case(
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLMPyTorch}",
     "engine-523cc07d58",
-    "6247d962f3"
+    "e0c38fe9c4"
 )]
 #[case(
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, server: OpenAI, maxSeqLen: 131072}}",
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {server: OpenAI}}",
     "engine-47fed64840",
-    "fd3402f6f4"
+    "710f3214aa"
 )]
 #[case(
     "{backend: TensorRTLLM, tensorRTLLM: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLM}",
     "engine-66ef2b8576",
-    "72b1f54a16"
+    "3e05a20db8"
 )]
 fn a_spec_that_leaves_out_its_defaults_has_the_identities_of_one_that_names_them(
     #[case] named: &str,
