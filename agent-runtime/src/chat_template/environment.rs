@@ -11,7 +11,7 @@ use minijinja_contrib::pycompat;
 
 use crate::clock::Timestamp;
 
-use super::python;
+use super::{markup, python};
 
 /// What a template said by `raise_exception`.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,7 @@ pub(super) fn environment() -> Result<Environment<'static>, Error> {
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise_exception);
+    environment.add_function(markup::SUM, markup::function);
     Ok(environment)
 }
 

@@ -8,6 +8,7 @@
 
 pub mod checkpoint;
 mod environment;
+mod markup;
 mod python;
 mod tags;
 

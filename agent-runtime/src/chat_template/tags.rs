@@ -4,6 +4,8 @@
 //! - The line break behind `{% raw %}` stays, whatever is done behind other tags.
 //! - `loop.last` is known in a loop over the characters of a text too. minijinja does not count them.
 
+use super::markup;
+
 /// Whether an item is the last of its loop.
 const LAST: &str = "loop.last";
 /// The same, found by looking at the next item.
@@ -11,7 +13,7 @@ const NONE_FOLLOWS: &str = "(loop.nextitem is undefined)";
 
 /// Writes a template with tags that mean here what they mean there.
 pub(super) fn rewritten(source: &str) -> String {
-    looking_ahead(&with_other_tags(source))
+    markup::with_sums(&looking_ahead(&with_other_tags(source)))
 }
 
 /// What a template's source is at some place.
