@@ -185,6 +185,7 @@ KNOWN = {
     ("Phi4", "calls"): "Upstream ends the list at its first bracket, and so loses calls with lists in them.",
     ("Granite", "text"): ALONE,
     ("Granite", "here"): "Upstream reads calls only at the beginning of a turn, and only where nothing follows them.",
+    ("Granite", "upstream"): "A list without a mark is text here where it names no tool.",
     ("Harmony", "text"): "A message of an unknown channel, or behind a broken header, is text here; upstream loses it or "
                          "fails. A cut header is nothing here, and text upstream. A mark within a message ends it here.",
     ("Harmony", "here"): "A call behind a broken header is read here; upstream loses it or fails. Every recipient is a "

@@ -251,11 +251,6 @@ def outcome(expected, found):
     return "different"
 
 
-# Why prompts of these templates differ.
-KNOWN = {
-    "meetkai-functionary-medium-v3.1": "It adds texts to one marked `safe`, which makes transformers escape them as HTML.",
-}
-
 OUTCOMES = ["text", "refused", "failed", "rendered", "different"]
 
 
@@ -289,7 +284,7 @@ def table(rows):
     yield "- **refused**: the template refuses the prompt by `raise_exception`, in both in the same words."
     yield "- **both fail**: transformers fails with an exception, such as for a text that is added to a list. So do we."
     yield "- **we render**: transformers fails so, and we render. There is nothing to be equal to."
-    yield "- **different**: anything else."
+    yield "- **different**: anything else. Nothing may be."
     yield ""
     yield "| package | template | equal | refused | both fail | we render | different |"
     yield "|---|---|---|---|---|---|---|"
@@ -297,11 +292,6 @@ def table(rows):
         yield f"| {' | '.join(map(str, row))} |"
     totals = [str(sum(row[i] for row in rows)) for i in range(2, 2 + len(OUTCOMES))]
     yield f"| all | {len(rows)} templates | {' | '.join(totals)} |"
-    yield ""
-    yield "Why prompts differ:"
-    yield ""
-    for name in sorted({row[1] for row in rows if row[-1]} & KNOWN.keys()):
-        yield f"- {name}: {KNOWN[name]}"
 
 
 def enter_environment(folder):
@@ -330,7 +320,6 @@ def main():
     print(text)
     if arguments.write:
         arguments.write.write_text(text)
-    differences = [difference for difference in differences if difference[1] not in KNOWN]
     for package, name, case, expected, found in differences[: arguments.show]:
         print(f"{package} {name}, {case['name']}, generationPrompt {case['generationPrompt']}:")
         print(f"  transformers: {expected!r}\n  agent runtime: {found!r}")

@@ -69,7 +69,7 @@ fn operands(expression: &str) -> Option<Vec<&str>> {
 /// Adds texts from left to right.
 ///
 /// # Errors
-/// One of them is no text.
+/// One of them is not a text.
 pub(super) fn add(texts: &[Value]) -> Result<Value, Error> {
     let mut texts = texts.iter();
     let first = texts.next().cloned().unwrap_or_default();
