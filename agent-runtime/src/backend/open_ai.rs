@@ -203,7 +203,7 @@ impl Inner {
         BackendError::Unreachable { endpoint: self.endpoint.clone(), source: source.into() }
     }
 
-    /// Asks once, and a chat once more for each field that the server does not know.
+    /// Asks once, and a chat once more for each field that the server may not know.
     async fn post(&self, generation: &Generation) -> Result<Taken, Refused> {
         let has_later_limit = self.takes_later_limit.load(Ordering::Relaxed);
         let mut fields = ChatFields { has_later_limit, has_format: generation.format.is_some() };
@@ -214,8 +214,8 @@ impl Inner {
                     return Ok(taken);
                 }
                 Err(refused) => {
-                    let others = fields.after(|word| refused.is_about(word));
-                    fields = others.filter(|_| self.server == OpenAiServer::Chat).ok_or(refused)?;
+                    let words = refused.of_request().filter(|_| self.server == OpenAiServer::Chat);
+                    fields = words.and_then(|words| fields.after(words)).ok_or(refused)?;
                 }
             }
         }

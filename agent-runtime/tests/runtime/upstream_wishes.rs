@@ -46,7 +46,7 @@ async fn an_upstream_may_hold_the_answer_to_its_format() {
 
 #[tokio::test]
 async fn an_answer_is_checked_where_its_upstream_knows_no_formats() {
-    let refuses = || Answer::Refuses(StatusCode::BAD_REQUEST, "This response_format type is unavailable now");
+    let refuses = || Answer::Refuses(StatusCode::BAD_REQUEST, "Guided generation is not available here");
     let server = StandIn::new([refuses(), says("123 m"), refuses(), says(r#"{"height": 123}"#)]);
     let (app, _) = agent(&server, None, None).await;
     let answer = post(&app.api(), CHAT, asks_for_height()).await;

@@ -59,13 +59,11 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Whether the request is wrong for the server, other than by its length, and the server's words have this one.
-    pub(super) fn is_about(&self, word: &str) -> bool {
+    /// The server's words where the request is wrong for it, other than by its length.
+    pub(super) fn of_request(&self) -> Option<&str> {
         match &self.error {
-            BackendError::Engine { message, fault: EngineFault::Wish | EngineFault::Request(_) } => {
-                message.contains(word)
-            }
-            _ => false,
+            BackendError::Engine { message, fault: EngineFault::Wish | EngineFault::Request(_) } => Some(message),
+            _ => None,
         }
     }
 

@@ -15,9 +15,6 @@ const STOP_WORDS: usize = 4;
 /// OpenAI's newer models know the limit on tokens by this name alone.
 const LATER_LIMIT: &str = "max_completion_tokens";
 
-/// How servers name the format of an answer that they cannot give.
-const FORMAT_WORDS: [&str; 3] = ["response_format", "response format", "json_schema"];
-
 /// What messages have for templates alone: hosted servers refuse such fields.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
@@ -170,15 +167,14 @@ impl ChatFields {
         if self.has_later_limit { LATER_LIMIT } else { "max_tokens" }
     }
 
-    /// Those to ask with after a refusal in these words; nothing where they are not about a field.
-    pub(super) fn after(self, is_about: impl Fn(&str) -> bool) -> Option<Self> {
+    /// Those to ask with after a refusal of the request in these words; nothing where no others may help. Servers have
+    /// many words for a format that they do not know.
+    pub(super) fn after(self, words: &str) -> Option<Self> {
         match self {
-            Self { has_later_limit: false, .. } if is_about(LATER_LIMIT) => {
+            Self { has_later_limit: false, .. } if words.contains(LATER_LIMIT) => {
                 Some(Self { has_later_limit: true, ..self })
             }
-            Self { has_format: true, .. } if FORMAT_WORDS.iter().any(|word| is_about(word)) => {
-                Some(Self { has_format: false, ..self })
-            }
+            Self { has_format: true, .. } => Some(Self { has_format: false, ..self }),
             Self { .. } => None,
         }
     }
