@@ -288,7 +288,8 @@ fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Ti
     match reader.finish(is_cut_off) {
         Ok(Turn::Answer(text)) => finish_run(state, Outcome::Answered { text, finish }, at),
         Ok(Turn::Calls(calls)) => call_tools(state, calls, at),
-        Err(reason) => match grammar::repair(&reason).filter(|_| may_repair(state)) {
+        // What the limit on tokens cut is no mistake of the model's.
+        Err(reason) => match grammar::repair(&reason).filter(|_| finish == FinishReason::Stop && may_repair(state)) {
             Some(repair) => ask_for_repair(state, repair, at),
             None => fail_turn(state, step, reason, finish, at),
         },

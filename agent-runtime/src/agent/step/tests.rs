@@ -160,6 +160,14 @@ fn actions_cut_off_are_not_run() {
 }
 
 #[test]
+fn a_turn_cut_off_is_not_told_to_the_model() {
+    for text in ["Thought: I look it", "Action: loo", "Answer:"] {
+        let mut run = Run::new(LIMITS);
+        assert_eq!(run.writes(text, Some(FinishReason::Length)), [Action::Finish], "{text}");
+    }
+}
+
+#[test]
 fn an_answer_cut_off_is_an_answer_that_says_so() {
     let mut run = Run::new(LIMITS);
     run.writes("Answer: on and", Some(FinishReason::Length));
