@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reqwest::Response;
 use tokio::sync::Mutex;
 
 use super::EngineLoad;
@@ -17,7 +18,7 @@ const HOLDS: Duration = Duration::from_millis(100);
 /// How long an engine may take. A picker takes an old figure for worse than none.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Most bytes of the metrics that are read.
-pub(super) const METRICS_BYTES: usize = 4 * 1024 * 1024;
+const METRICS_BYTES: usize = 4 * 1024 * 1024;
 
 /// What was said last, and when. Who asks meanwhile waits for the same answer.
 #[derive(Debug, Default)]
@@ -82,6 +83,20 @@ impl Series {
         let is_meant = self.label.is_none_or(|label| labels.contains(label));
         (is_meant && value.is_finite()).then_some(value)
     }
+}
+
+/// The text of an answer with metrics, as far as it is read; nothing of a refusal, or of one that breaks off.
+pub(super) async fn text_of(mut answer: Response) -> Option<String> {
+    if !answer.status().is_success() {
+        return None;
+    }
+    let mut text = Vec::new();
+    while text.len() < METRICS_BYTES
+        && let Some(part) = answer.chunk().await.ok()?
+    {
+        text.extend_from_slice(&part[..part.len().min(METRICS_BYTES - text.len())]);
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Reads the load. A server with several engines has a series of each: their queues add up, and the fullest cache

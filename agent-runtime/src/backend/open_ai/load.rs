@@ -7,10 +7,10 @@ use reqwest::Method;
 
 use crate::backend::{
     EngineLoad,
-    load::{METRICS_BYTES, Names, Series},
+    load::{Names, Series, text_of},
 };
 
-use super::{Answer, Inner, OpenAiServer};
+use super::{Inner, OpenAiServer};
 
 /// The second name of the cache is that of releases before 0.10.
 const VLLM: Names = Names {
@@ -43,8 +43,6 @@ impl Inner {
 
     async fn metrics(&self) -> Option<String> {
         let (request, _) = self.link.request(Method::GET, self.url("/metrics")).await.ok()?;
-        let response = request.send().await.ok().filter(|response| response.status().is_success())?;
-        let body = Answer::Far(response).body(METRICS_BYTES).await.ok()?;
-        Some(String::from_utf8_lossy(&body).into_owned())
+        text_of(request.send().await.ok()?).await
     }
 }

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture};
 use reqwest::{Client, Url, redirect};
 
 use crate::backend::{
     EngineLoad,
-    load::{METRICS_BYTES, Names, Said, Series},
+    load::{Names, Said, Series, text_of},
 };
 
 /// Triton's port of metrics, which the operator leaves as it is.
@@ -57,16 +57,7 @@ impl Metrics {
 
     async fn text(&self) -> Option<String> {
         let (client, url) = self.0.at.as_ref()?;
-        let answer = client.get(url.clone()).send().await.ok().filter(|answer| answer.status().is_success())?;
-        let mut parts = answer.bytes_stream();
-        let mut text = Vec::new();
-        while let Some(part) = parts.next().await {
-            text.extend_from_slice(&part.ok()?);
-            if text.len() > METRICS_BYTES {
-                return None;
-            }
-        }
-        Some(String::from_utf8_lossy(&text).into_owned())
+        text_of(client.get(url.clone()).send().await.ok()?).await
     }
 }
 
