@@ -4,11 +4,12 @@
 The weights are vLLM's own random ones (`load_format=dummy`), for memory and speed depend on the shape alone. Every
 case is a process of its own, so that none inherits another's memory.
 
-    sizes.py --config FILE [--seconds N]        all cases, until so many seconds have passed
+    sizes.py --config FILE... [--seconds N]     all cases, until so many seconds have passed
+    sizes.py --config FILE... --graphs TOKENS...    cases with CUDA graphs alone, by tokens of an iteration; no speed
     sizes.py --config FILE --case JSON          one case
 
-Without CUDA graphs a start is short; memory of weights, activations and KV blocks is profiled the same way. The two
-cases with graphs are those whose speed is measured.
+Without CUDA graphs a start is short; memory of weights, activations and KV blocks is profiled the same way. Speed is
+measured with graphs. Activations are those of a layer, so `--layers N` may take a shape's first layers for all.
 """
 import argparse
 import json
@@ -35,12 +36,18 @@ SAID = {
 }
 
 
-def cases():
+def cases(configs, graphs, layers):
+    """Of every shape. The first precision of all shapes comes first: time may end before the second."""
     for precision in ("bf16", "fp8"):
-        for length in LENGTHS:
-            yield {"precision": precision, "maxModelLen": length, "graphs": False}
-    for precision in ("bf16", "fp8"):
-        yield {"precision": precision, "maxModelLen": LENGTHS[1], "graphs": True}
+        for config in configs:
+            case = {"config": config, "layers": layers, "precision": precision, "maxNumBatchedTokens": 8192}
+            for tokens in graphs:
+                yield case | {"maxModelLen": min(LENGTHS[1], tokens), "maxNumBatchedTokens": tokens, "graphs": True}
+            if graphs:
+                continue
+            for length in LENGTHS:
+                yield case | {"maxModelLen": length, "graphs": False}
+            yield case | {"maxModelLen": LENGTHS[1], "graphs": True, "speed": True}
 
 
 def decode_seconds(engine, in_flight):
@@ -59,19 +66,23 @@ def decode_seconds(engine, in_flight):
     return [generate(NEW_TOKENS + 8) - generate(8) for _ in range(3)]
 
 
-def measure(config, case):
+def measure(case):
     import torch
     from vllm import LLM
 
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.json").write_text(Path(config).read_text())
+        shape = json.loads(Path(case["config"]).read_text())
+        if case["layers"]:
+            shape["num_hidden_layers"] = case["layers"]
+        (Path(folder) / "config.json").write_text(json.dumps(shape))
         engine = LLM(model=folder, skip_tokenizer_init=True, load_format="dummy", dtype="bfloat16",
                      quantization="fp8" if case["precision"] == "fp8" else None,
-                     max_model_len=case["maxModelLen"], max_num_seqs=64, max_num_batched_tokens=8192,
+                     max_model_len=case["maxModelLen"], max_num_seqs=64,
+                     max_num_batched_tokens=case["maxNumBatchedTokens"],
                      gpu_memory_utilization=0.9, enable_prefix_caching=False, enforce_eager=not case["graphs"])
         free, total = torch.cuda.mem_get_info()
         speeds = {}
-        if case["graphs"]:
+        if case.get("speed"):
             speeds = {str(count): decode_seconds(engine, count) for count in IN_FLIGHT}
         print("RESULT " + json.dumps({"usedBytes": total - free, "totalBytes": total, "decodeSeconds": speeds}))
 
@@ -88,15 +99,15 @@ def said(log):
     return found
 
 
-def run_all(config, seconds):
+def run_all(configs, graphs, layers, seconds):
     begun = time.monotonic()
     logs = Path(os.environ.get("OUT", tempfile.gettempdir()))
-    for number, case in enumerate(cases()):
+    for number, case in enumerate(cases(configs, graphs, layers)):
         left = seconds - (time.monotonic() - begun)
         if left < 30:
             print(f"left out for want of time: {json.dumps(case)}", file=sys.stderr)
             continue
-        command = [sys.executable, __file__, "--config", config, "--case", json.dumps(case)]
+        command = [sys.executable, __file__, "--config", case["config"], "--case", json.dumps(case)]
         environment = {**os.environ, "VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         at = time.monotonic()
         log = logs / f"sizes-{number}.log"
@@ -113,14 +124,16 @@ def run_all(config, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", required=True)
+    parser.add_argument("--config", nargs="+", required=True)
+    parser.add_argument("--graphs", type=int, nargs="+", default=[], metavar="TOKENS")
+    parser.add_argument("--layers", type=int)
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--case", type=json.loads)
     asked = parser.parse_args()
     if asked.case:
-        measure(asked.config, asked.case)
+        measure(asked.case)
     else:
-        run_all(asked.config, asked.seconds)
+        run_all(asked.config, asked.graphs, asked.layers, asked.seconds)
 
 
 if __name__ == "__main__":

@@ -110,10 +110,20 @@ pub fn memory(asked: &Asked) -> f64 {
 pub(crate) fn sizes(
     asked: &Asked,
     checkpoint: &Checkpoint,
-    (precision, kv_cache): (Precision, KvCachePrecision),
+    formats: (Precision, KvCachePrecision),
     parallelism: Parallelism,
 ) -> Estimate {
-    let layout = Layout {
+    estimate(&asked.shape, &layout(asked, checkpoint, formats, parallelism))
+}
+
+/// The smallest layout of those that are asked for.
+pub(crate) fn layout(
+    asked: &Asked,
+    checkpoint: &Checkpoint,
+    (precision, kv_cache): (Precision, KvCachePrecision),
+    parallelism: Parallelism,
+) -> Layout {
+    Layout {
         precision,
         is_as_stored: checkpoint.precision() == Some(precision),
         kv_cache,
@@ -121,6 +131,5 @@ pub(crate) fn sizes(
         max_batch_size: asked.max_batch_size,
         max_num_tokens: asked.max_num_tokens,
         max_seq_len: asked.max_seq_len,
-    };
-    estimate(&asked.shape, &layout)
+    }
 }

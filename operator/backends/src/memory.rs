@@ -17,9 +17,9 @@
 //!   QKV with what attention answers, or the MLP's gate and up with their product.
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!
-//! vLLM 0.25.0 on an H100 says as much of a shape of 8 B parameters (`tests/data/vllm_memory_h100.jsonl`). Weights are
-//! within 1 %. Activations are 8 % low, and a quarter low with CUDA graphs. The KV cache is 2 % low, for the runtime is
-//! taken above what one GPU shows. TensorRT-LLM's engines have confirmed nothing of it.
+//! vLLM 0.25.0 says as much of two shapes, on an H100 and on H200s. Weights are within 1.5 %. The KV cache is 2 % low,
+//! for the runtime is taken above what one GPU shows. vLLM's activations have a formula of their own
+//! (`vllm/memory.rs`). TensorRT-LLM's engines have confirmed nothing of it.
 
 use serde::{Deserialize, Serialize};
 

@@ -23,7 +23,7 @@ pub use self::release::{ReleaseError, default_version, image};
 pub use crate::check::Checkpoint;
 use crate::check::{Asked, Refusal};
 use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
-use crate::memory::Estimate;
+use crate::memory::{Estimate, Layout, Shape};
 pub use crate::vllm::features::{Features, Grammar, Speculation, Structured};
 
 /// Port of a server that takes Triton's place.
@@ -57,6 +57,8 @@ pub struct Backend {
     pub pipeline: fn(&Asked, usize, u32) -> Option<Refusal>,
     /// What it alone refuses.
     pub own_refusals: fn(&Asked, &Unbuilt) -> Vec<Refusal>,
+    /// What an engine of a layout takes of its fullest GPU.
+    pub estimate: fn(&Shape, &Layout, &Unbuilt) -> Estimate,
     /// What an engine of some sizes needs, by its share of memory and the memory of a GPU.
     pub room: fn(&Estimate, f64, f64) -> Room,
     /// Writes its arguments.

@@ -181,6 +181,18 @@ fn features(of: &VllmFeatures) -> Features {
     }
 }
 
+fn unbuilt(block: &NoBuildBlock<'_>, spec: &AgentDeploymentSpec, checkpoint: &Checkpoint) -> Unbuilt {
+    Unbuilt {
+        backend: block.backend,
+        checkpoint: checkpoint.clone(),
+        chunked_prefill: block.options.chunked_prefill,
+        memory_share: block.memory.ratio(),
+        features: block.features.map(features).unwrap_or_default(),
+        extra: block.options.extra_args.clone(),
+        host_memory: spec.serving.triton_resources.memory_limit(),
+    }
+}
+
 enum By<'a> {
     Tools(&'a TensorRtLlmEngine),
     NoBuild(NoBuildBlock<'a>),
@@ -211,24 +223,7 @@ impl<'a> Served<'a> {
                 let gpus = gpus_of_a_pod(spec);
                 tensorrt_llm::check::check(asked, &tensorrt_llm::check::Built { checkpoint: checkpoint.clone(), gpus })
             }
-            By::NoBuild(block) => {
-                let unbuilt = Unbuilt {
-                    backend: block.backend,
-                    checkpoint: checkpoint.clone(),
-                    chunked_prefill: block.options.chunked_prefill,
-                    memory_share: block.memory.ratio(),
-                    features: self.features(),
-                    host_memory: spec.serving.triton_resources.memory_limit(),
-                };
-                check_no_build(asked, &unbuilt)
-            }
-        }
-    }
-
-    fn features(&self) -> Features {
-        match &self.by {
-            By::Tools(_) => Features::default(),
-            By::NoBuild(block) => block.features.map(features).unwrap_or_default(),
+            By::NoBuild(block) => check_no_build(asked, &unbuilt(block, spec, checkpoint)),
         }
     }
 
@@ -378,13 +373,20 @@ fn engines(
     (served, checkpoint): (&Served<'_>, &Checkpoint),
 ) -> Vec<EngineMemory> {
     let points = Axes::of(&spec.search).points(asked.max_seq_len, checkpoint.precision());
-    points.into_iter().map(|(engine, layout)| engine_memory(engine, &layout, (asked, served))).collect()
+    let sizes = |layout: &Layout| match &served.by {
+        By::Tools(_) => estimate(&asked.shape, layout),
+        By::NoBuild(block) => unbuilt(block, spec, checkpoint).estimate(&asked.shape, layout),
+    };
+    let memory = |(engine, layout): (String, Layout)| engine_memory(engine, (&layout, sizes(&layout)), (asked, served));
+    points.into_iter().map(memory).collect()
 }
 
-fn engine_memory(engine: String, layout: &Layout, (asked, served): (&Asked, &Served<'_>)) -> EngineMemory {
+fn engine_memory(
+    engine: String,
+    (layout, sizes): (&Layout, Estimate),
+    (asked, served): (&Asked, &Served<'_>),
+) -> EngineMemory {
     let memory = check::memory(asked);
-    let sizes =
-        served.features().on_top(estimate(&asked.shape, layout), (layout.max_batch_size, asked.shape.vocabulary));
     let Room { needed, available, .. } = served.room(&sizes, memory);
     EngineMemory {
         engine,

@@ -3,9 +3,9 @@
 use slipway_vocabulary::serving::NoBuildBackend;
 
 use super::{Features, Room, Weights, of};
-use crate::check::{Asked, Checkpoint, Problem, Refusal, heads, memory, positions, sizes, splits};
+use crate::check::{Asked, Checkpoint, Problem, Refusal, heads, layout, memory, positions, splits};
 use crate::formats::{KvCachePrecision, Parallelism, Precision};
-use crate::memory::Estimate;
+use crate::memory::{Estimate, Layout, Shape};
 
 /// What of a spec decides beyond [`Asked`].
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +20,18 @@ pub struct Unbuilt {
     pub memory_share: f64,
     /// Features of vLLM; other backends have none.
     pub features: Features,
+    /// Further arguments, as `name=value`.
+    pub extra: Vec<String>,
     /// Bytes of host memory that the server's container may use; absent where it has no limit.
     pub host_memory: Option<u64>,
+}
+
+impl Unbuilt {
+    /// Estimates what an engine of a layout takes of its fullest GPU, its features included.
+    #[must_use]
+    pub fn estimate(&self, shape: &Shape, layout: &Layout) -> Estimate {
+        (of(self.backend).estimate)(shape, layout, self)
+    }
 }
 
 /// Finds every reason against what is asked for, each with its field; empty when all can be tried.
@@ -133,8 +143,7 @@ fn room(asked: &Asked, unbuilt: &Unbuilt, sizes: &Estimate) -> Room {
 }
 
 fn sizes_of(asked: &Asked, unbuilt: &Unbuilt, formats: (Precision, KvCachePrecision), split: Parallelism) -> Estimate {
-    let of_features = (asked.max_batch_size, asked.shape.vocabulary);
-    unbuilt.features.on_top(sizes(asked, &unbuilt.checkpoint, formats, split), of_features)
+    unbuilt.estimate(&asked.shape, &layout(asked, &unbuilt.checkpoint, formats, split))
 }
 
 fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) -> Option<Refusal> {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::check::layers;
 use crate::formats::{KvCachePrecision, Precision};
-use crate::memory::Estimate;
+use crate::memory::{Estimate, estimate};
 use crate::no_build::{
     ArgumentError, Backend, OWN_SERVER_FILE, OWN_SERVER_HOST, OWN_SERVER_PORT, Oldest, OwnServer, Releases, Request,
     Room, Serving, Weights, iteration, object,
@@ -37,6 +37,7 @@ pub static BACKEND: Backend = Backend {
     methods: &[],
     pipeline: layers,
     own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
+    estimate: |shape, layout, _| estimate(shape, layout),
     room,
     arguments,
     arguments_file: OWN_SERVER_FILE,

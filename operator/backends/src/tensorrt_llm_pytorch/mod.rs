@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::check::layers;
 use crate::formats::{KvCachePrecision, Precision};
-use crate::memory::Estimate;
+use crate::memory::{Estimate, estimate};
 use crate::no_build::{
     Backend, OWN_SERVER_FILE, Oldest, OwnServer, Releases, Request, Room, Serving, Weights, iteration, numbers, object,
 };
@@ -35,6 +35,7 @@ pub static BEHIND_TRITON: Backend = Backend {
     methods: &[],
     pipeline: layers,
     own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
+    estimate: |shape, layout, _| estimate(shape, layout),
     room,
     arguments: |request| request.merged(typed(request), &[]),
     arguments_file: "1/model.yaml",
@@ -59,6 +60,7 @@ pub static OWN_SERVER: Backend = Backend {
     methods: &[],
     pipeline: layers,
     own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
+    estimate: |shape, layout, _| estimate(shape, layout),
     room,
     arguments: own_server::arguments,
     arguments_file: OWN_SERVER_FILE,

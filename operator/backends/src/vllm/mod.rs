@@ -9,6 +9,7 @@
 
 mod capability;
 pub mod features;
+mod memory;
 mod own_server;
 mod release;
 
@@ -42,6 +43,7 @@ pub static BEHIND_TRITON: Backend = Backend {
     methods: capability::METHODS,
     pipeline: uneven_layers,
     own_refusals,
+    estimate: memory::estimate,
     room,
     arguments: |request| request.merged(typed(request), &[]),
     arguments_file: "1/model.json",
@@ -66,6 +68,7 @@ pub static OWN_SERVER: Backend = Backend {
     methods: capability::METHODS,
     pipeline: uneven_layers,
     own_refusals,
+    estimate: memory::estimate,
     room,
     arguments: own_server::arguments,
     arguments_file: OWN_SERVER_FILE,

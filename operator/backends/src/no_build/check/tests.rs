@@ -51,6 +51,7 @@ fn unbuilt(backend: NoBuildBackend, checkpoint: Checkpoint) -> Unbuilt {
         chunked_prefill: true,
         memory_share: 0.9,
         features: Features::default(),
+        extra: Vec::new(),
         host_memory: None,
     }
 }
@@ -175,7 +176,7 @@ fn what_does_not_fit_names_the_room_and_what_would() {
     assert_eq!(
         messages(&asked, &vllm),
         [
-            "search.precision[0]: BF16 needs 18.2 GiB on each GPU for weights (15.0), activations (0.8), runtime (1.5) and one sequence \
+            "search.precision[0]: BF16 needs 18.6 GiB on each GPU for weights (15.0), activations (1.1), runtime (1.5) and one sequence \
              (1.0), and engine.vllm.gpuMemoryUtilization leaves it 11.2; search.tensorParallel 2 fits"
         ]
     );

@@ -36,6 +36,7 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
             chunked_prefill: block.options.chunked_prefill,
             memory_share: block.memory.ratio(),
             features: block.features.map(order::features).unwrap_or_default(),
+            extra: block.options.extra_args.clone(),
             host_memory: world.spec.serving.triton_resources.memory_limit(),
         };
         if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
