@@ -190,8 +190,10 @@ class Busy:
         import pynvml
 
         pynvml.nvmlInit()
-        self.read = lambda handle=pynvml.nvmlDeviceGetHandleByIndex(0): pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
-        self.device = str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0)))
+        # NVML lists every GPU of the machine, also those that vLLM does not see.
+        handle = pynvml.nvmlDeviceGetHandleByIndex(int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]))
+        self.read = lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        self.device = str(pynvml.nvmlDeviceGetName(handle))
         self.driver = str(pynvml.nvmlSystemGetDriverVersion())
         self.samples: list[int] = []
         threading.Thread(target=self.sample, daemon=True).start()
