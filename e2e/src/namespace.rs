@@ -429,6 +429,18 @@ impl Namespace {
     /// # Errors
     /// When there is no answer, or it is not JSON.
     pub async fn request(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Outcome<Value> {
+        let text = self.request_text(method, service, path, body).await?;
+        if text.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&text).map_err(|source| ScenarioError::Answer { text, source })
+    }
+
+    /// The same, where the answer is a text, such as metrics.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn request_text(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Outcome<String> {
         let path = format!("/api/v1/namespaces/{}/services/{service}:80/proxy{path}", self.name);
         let request = axum::http::Request::builder()
             .method(method)
@@ -436,12 +448,7 @@ impl Namespace {
             .header("content-type", "application/json")
             .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default())
             .map_err(|source| ScenarioError::Request { path: path.clone(), source })?;
-        let text =
-            self.client.request_text(request).await.map_err(|source| refused(format!("{method} {path}"), source))?;
-        if text.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_str(&text).map_err(|source| ScenarioError::Answer { text, source })
+        self.client.request_text(request).await.map_err(|source| refused(format!("{method} {path}"), source))
     }
 }
 

@@ -46,6 +46,7 @@ async fn a_question_with_names_and_numbers_of_this_run_is_answered_by_calling_to
     assert_eq!(completion["choices"][0]["message"]["content"], json!(question.answer), "{completion}");
 
     an_autoscaler_finds_the_pods_that_serve(&namespace).await;
+    an_endpoint_picker_finds_the_queue_of_triton(&namespace).await;
     a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(&namespace).await;
     a_second_agent_of_the_same_files_from_a_claim_shares_engine_and_build(&namespace).await;
     a_changed_prompt_takes_over_once_its_pod_is_ready(&namespace).await;
@@ -61,6 +62,13 @@ async fn an_autoscaler_finds_the_pods_that_serve(namespace: &Namespace) {
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
     assert_eq!((scale.replicas, ready.count(), pods.len()), (1, 1, 1));
+}
+
+/// What an InferencePool's picker reads of a pod: nothing waits in a Triton that nobody asks.
+async fn an_endpoint_picker_finds_the_queue_of_triton(namespace: &Namespace) {
+    let metrics = namespace.request_text("GET", "facts-agent", "/metrics", None).await.unwrap();
+    let of_engine: Vec<_> = metrics.lines().filter(|line| line.starts_with("slipway_engine_")).collect();
+    assert_eq!(of_engine, ["slipway_engine_requests_waiting 0.0"], "a model without a KV cache: {metrics}");
 }
 
 async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespace: &Namespace) {
