@@ -256,3 +256,6 @@ fn claim(candidate: &Candidate, previous: Option<Lease>, now: Timestamp) -> Leas
     lease.spec = Some(spec);
     lease
 }
+
+#[cfg(test)]
+mod tests;
