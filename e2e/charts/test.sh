@@ -54,6 +54,29 @@ check_monitoring() {
   if grep -nE '<no value>|[A-Za-z]: null$' <<<"$objects"; then fail "$values" "a missing value shows with monitoring"; fi
 }
 
+# has OBJECTS LINE: whether a line stands there.
+has() { grep -qxF -- "$2" <<<"$1"; }
+
+# Two replicas over nodes and zones, of which a drain takes one; a single one can be drained, and values change each.
+check_replicas() {
+  local values=charts/slipway/values.yaml objects
+  objects=$(render "$values")
+  has "$objects" "  replicas: 2" || fail "$values" "there are not two replicas"
+  has "$objects" "kind: PodDisruptionBudget" && has "$objects" "  maxUnavailable: 1" ||
+    fail "$values" "a drain may take both replicas"
+  has "$objects" "      - topologyKey: kubernetes.io/hostname" &&
+    has "$objects" "      - topologyKey: topology.kubernetes.io/zone" || fail "$values" "replicas are not spread"
+  objects=$(render "$values" --set replicas=1)
+  ! has "$objects" "kind: PodDisruptionBudget" || fail "$values" "the budget of a single replica stops every drain"
+  objects=$(render "$values" --set podDisruptionBudget.enabled=false)
+  ! has "$objects" "kind: PodDisruptionBudget" || fail "$values" "the budget cannot be switched off"
+  objects=$(render "$values" --set 'topologySpreadConstraints[0].topologyKey=rack' \
+    --set 'topologySpreadConstraints[0].maxSkew=1')
+  grep -qE '^ +topologyKey: rack$' <<<"$objects" && ! grep -q 'topologyKey: kubernetes.io/hostname' <<<"$objects" ||
+    fail "$values" "replicas are not spread as it is asked for"
+}
+
+check_replicas
 count=0
 for values in e2e/charts/*-values.yaml; do
   check "$values"
