@@ -37,8 +37,8 @@ use serde_json::{Value, json};
 
 use api::{
     fault::Site,
-    kinds::{ENGINES, JOBS, Kind, NETWORK_POLICIES, POOLS, PROFILES, ROUTES, RULES},
-    store::Key,
+    kinds::{DEPLOYMENTS, ENGINES, JOBS, Kind, NETWORK_POLICIES, POOLS, PROFILES, ROUTES, RULES},
+    store::{Happened, Key},
 };
 use bugs::Bug;
 use plans::Depth;
@@ -101,6 +101,18 @@ async fn an_agent_that_asks_again_for_what_is_swept_at_any_moment_serves_it() {
 #[tokio::test]
 async fn a_canary_takes_over_and_a_slower_one_is_rolled_back() {
     told(stories::canary()).await;
+}
+
+#[tokio::test]
+async fn a_canary_beside_a_baseline_takes_over_and_a_slower_one_is_rolled_back() {
+    let told = told(stories::mirrored()).await;
+    let begun = |played: &Played| {
+        let made = played.commits.keys().filter(|(happened, key)| *happened == Happened::Created && key.kind == DEPLOYMENTS);
+        made.count()
+    };
+    assert_eq!([2, 3].map(|act| begun(&told[act])), [2, 2], "a canary and its baseline");
+    let left = told[3].end.objects.keys().filter(|key| key.kind == DEPLOYMENTS);
+    assert_eq!(left.count(), 1, "the revision that serves");
 }
 
 #[tokio::test]
@@ -167,6 +179,18 @@ async fn a_model_moves_to_a_server_elsewhere() {
 }
 
 #[tokio::test]
+async fn a_campaign_that_waits_goes_once_its_model_is_elsewhere() {
+    let told = told(stories::abandoned()).await;
+    let campaigns = |played: &Played| played.end.objects.keys().filter(|key| key.kind == PROFILES).count();
+    assert_eq!(told.iter().map(campaigns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn what_a_person_removes_is_made_again_as_far_as_it_is_needed() {
+    told(stories::cleaned()).await;
+}
+
+#[tokio::test]
 async fn an_agent_has_pools_policies_rules_and_scores_and_then_less_again() {
     let told = told(stories::equipped()).await;
     let beside = [POOLS, NETWORK_POLICIES, RULES, ROUTES];
@@ -198,7 +222,7 @@ async fn every_fault_strikes_these_kinds_of_writes() {
     assert_eq!(kinds, KINDS_OF_WRITES);
 }
 
-const KINDS_OF_WRITES: [&str; 54] = [
+const KINDS_OF_WRITES: [&str; 56] = [
     "DELETE configmaps",
     "DELETE controllerrevisions",
     "DELETE deployments",
@@ -207,6 +231,7 @@ const KINDS_OF_WRITES: [&str; 54] = [
     "DELETE inferencepools",
     "DELETE jobs",
     "DELETE networkpolicies",
+    "DELETE profiles",
     "DELETE prometheusrules",
     "DELETE services",
     "PATCH agentdeployments status",
@@ -231,6 +256,7 @@ const KINDS_OF_WRITES: [&str; 54] = [
     "PATCH services serve",
     "POST engines build",
     "POST events ApplyFailed",
+    "POST events BaselineStarting",
     "POST events ConfigurationChosen",
     "POST events ConfigurationFound",
     "POST events ConfigurationMeasured",

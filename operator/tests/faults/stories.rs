@@ -7,7 +7,7 @@ use slipway_crds::store::NAME;
 
 use crate::{
     api::{
-        kinds::{ENGINES, JOBS},
+        kinds::{CONFIG_MAPS, CONTROLLER_REVISIONS, ENGINES, JOBS},
         store::{Change, Happened, Store, Writer},
     },
     cluster::{self, kubelet::DATASET},
@@ -95,15 +95,20 @@ impl Story {
     }
 }
 
-/// What costs a GPU or a transfer is made once in a story, however many agents need it.
+/// What costs a GPU or a transfer is made once in a story, however many agents need it, and again only where a person
+/// has removed it.
 fn made_twice(store: &Store) -> Vec<String> {
     let mut made: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    let is_own = |change: &&Change| change.happened == Happened::Created && change.writer == Writer::Client;
-    for Change { key, object, .. } in store.changes.iter().filter(is_own) {
-        if key.kind == ENGINES || key.kind == JOBS {
-            let what = cluster::fetched(object).map(|content| format!("checkpoint {content}"));
-            let what = what.unwrap_or_else(|| format!("{} {}", key.kind.kind, key.name));
-            made.entry(what).or_default().push(&key.name);
+    for Change { key, object, happened, writer, .. } in &store.changes {
+        if key.kind != ENGINES && key.kind != JOBS {
+            continue;
+        }
+        let what = cluster::fetched(object).map(|content| format!("checkpoint {content}"));
+        let what = what.unwrap_or_else(|| format!("{} {}", key.kind.kind, key.name));
+        match (happened, writer) {
+            (Happened::Created, Writer::Client) => made.entry(what).or_default().push(&key.name),
+            (Happened::Deleted, Writer::Cleaner) => drop(made.remove(&what)),
+            _ => {}
         }
     }
     let twice = made.into_iter().filter(|(_, names)| names.len() > 1);
@@ -129,13 +134,21 @@ pub fn blue_green() -> Story {
 
 /// Step by step, judged by what users meet: one canary takes over, a slower one is rolled back.
 pub fn canary() -> Story {
+    Story::new("canary", canaries(50, "Stable"), &["Serving", "Serving", "Serving", "RolledBack", ""]).from(1)
+}
+
+/// The same beside fresh pods of the revision that serves.
+pub fn mirrored() -> Story {
+    Story::new("mirrored", canaries(30, "MirrorBaseline"), &["Serving", "Serving", "Serving", "RolledBack", ""]).from(2)
+}
+
+fn canaries(weight: usize, baseline: &str) -> Vec<Act> {
     let rollout = json!({
-        "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}]}},
-        "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
+        "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}]}}, "baseline": baseline,
+        "steps": [{"weight": weight, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
     });
     let routed = Act::Edit(json!({"rollout": rollout, "serving": {"replicas": 2}}));
-    let acts = vec![Act::Create, routed, prompt("Think."), prompt(users::SLOW), Act::Delete];
-    Story::new("canary", acts, &["Serving", "Serving", "Serving", "RolledBack", ""]).from(1)
+    vec![Act::Create, routed, prompt("Think."), prompt(users::SLOW), Act::Delete]
 }
 
 /// The act of [`retention`] in which something is swept.
@@ -179,16 +192,19 @@ pub fn shared() -> Story {
 
 /// Runs that are made up are measured on two engines, the second of which is built once the search asks for it.
 pub fn asking() -> Story {
-    let measured = Act::Edit(json!({
+    let acts = vec![Act::Create, measured(), Act::Delete, WEEK];
+    Story::new("asking", acts, &["Serving", "Serving", "", ""]).from(1).leaves(&[])
+}
+
+fn measured() -> Act {
+    Act::Edit(json!({
         "search": {"precision": ["FP32", "INT8"], "concurrency": [1]},
         "slo": {"objectives": [{"name": "answer", "metric": "AgentRunLatency", "percentile": "p95", "max": "10s"}]},
         "profiling": {
             "driver": "AgentRun", "engines": "WhenAsked",
             "workloads": [{"name": "usual", "synthetic": {"inputTokens": 100, "outputTokens": 20, "toolCalls": 0}}],
         },
-    }));
-    let acts = vec![Act::Create, measured, Act::Delete, WEEK];
-    Story::new("asking", acts, &["Serving", "Serving", "", ""]).from(1).leaves(&[])
+    }))
 }
 
 /// An operator of another release takes over and gives back. Only edits start anything.
@@ -208,10 +224,15 @@ pub fn tomorrow() -> Story {
 
 /// The model moves to a server elsewhere, and with the last revision of its engine everything goes.
 pub fn elsewhere() -> Story {
-    let upstream = json!({"url": "https://llm.example", "model": "qwen3", "headersFrom": {"name": "llm-key"}});
-    let moved = Act::Edit(json!({"model": {"uri": null, "upstream": upstream}, "engine": null}));
-    let acts = vec![Act::Create, moved, prompt("Think."), Act::Delete, WEEK];
+    let acts = vec![Act::Create, moved(), prompt("Think."), Act::Delete, WEEK];
     Story::new("elsewhere", acts, &["Serving", "Serving", "Serving", "", ""]).from(1).leaves(&[])
+}
+
+/// Without what only engines need.
+fn moved() -> Act {
+    let upstream = json!({"url": "https://llm.example", "model": "qwen3", "headersFrom": {"name": "llm-key"}});
+    let model = json!({"uri": null, "upstream": upstream});
+    Act::Edit(json!({"model": model, "engine": null, "search": null, "profiling": null}))
 }
 
 /// Everything that an agent may have beside its pods: a pool, a policy and rules, and engines that are scored. Of
@@ -237,6 +258,23 @@ pub fn equipped() -> Story {
     Story::new("equipped", acts, &stages).from(3).leaves(&[name])
 }
 
+/// A campaign that has no room for its pod is left: the model moves to a server elsewhere, and the campaign goes.
+pub fn abandoned() -> Story {
+    let no_room = Act::Quota(Some(("pods", 1)));
+    let acts = vec![Act::Create, no_room, measured(), moved(), Act::Quota(None), Act::Delete, WEEK];
+    Story::new("abandoned", acts, &["Serving", "Serving", "Profiling", "Stalled", "Serving", "", ""]).from(2).leaves(&[])
+}
+
+/// A person removes what waits for room, and then, while the agent serves, what has ended or is only remembered.
+pub fn cleaned() -> Story {
+    let [no_room, room] = [Some(("pods", 0)), None].map(Act::Quota);
+    let waits = vec![no_room, Act::Create, Act::Remove(JOBS), room];
+    let serves = [JOBS, CONFIG_MAPS, CONTROLLER_REVISIONS, ENGINES].map(Act::Remove);
+    let acts = waits.into_iter().chain(serves).chain([prompt("Think."), Act::Delete, WEEK]).collect();
+    let stages = ["", "Resolving", "Resolving", "Serving", "Serving", "Serving", "Serving", "Serving", "Serving", "", ""];
+    Story::new("cleaned", acts, &stages).from(2).leaves(&[])
+}
+
 /// More models than a status has room for.
 pub fn models() -> Story {
     let edits = (0..17).map(|number| model(&format!("http://models.example/{number}")));
@@ -250,5 +288,6 @@ pub fn models() -> Story {
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
     let long = [elsewhere(), retention(), canary(), models(), asking(), equipped(), canary().watched()];
-    short.into_iter().chain(long).collect()
+    let left = [abandoned(), cleaned(), mirrored()];
+    short.into_iter().chain(long).chain(left).collect()
 }

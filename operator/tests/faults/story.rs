@@ -55,6 +55,8 @@ pub enum Act {
     Permit,
     /// Writes a data set, by which engines are scored.
     Dataset,
+    /// Removes all objects of a kind, as a person does who cleans up.
+    Remove(Kind),
     /// Has the operator look at caches first, which are as old as the look before.
     Watch,
 }

@@ -163,6 +163,7 @@ impl World {
             Act::Wait(seconds) => self.pass(*seconds),
             Act::Quota(quota) => self.limit(*quota),
             Act::Tomorrow => later::leave(&mut self.server.state().store),
+            Act::Remove(kind) => self.remove(*kind),
             Act::Dataset => kubelet::write_dataset(&mut self.server.state().store),
             // The operator has started with it.
             Act::Retain(_) | Act::Release(_) | Act::Permit | Act::Watch => {}
@@ -191,6 +192,12 @@ impl World {
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
         let answer = self.server.state().answer(&asked, Writer::Cluster, None);
         answer.unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message));
+    }
+
+    fn remove(&self, kind: Kind) {
+        let store = &mut self.server.state().store;
+        let keys: Vec<Key> = store.of_kind(kind).map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(store.remove(key, Writer::Cleaner)));
     }
 
     fn limit(&self, quota: Option<(&str, usize)>) {

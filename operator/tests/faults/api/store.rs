@@ -37,6 +37,8 @@ pub enum Writer {
     Client,
     /// Controllers and kubelets of the cluster, and its people.
     Cluster,
+    /// A person who removes what the operator has made.
+    Cleaner,
 }
 
 /// One change.
