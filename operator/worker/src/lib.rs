@@ -27,3 +27,4 @@ pub mod sweep;
 pub mod tensorrt_llm;
 pub mod transfer;
 pub mod tree;
+mod whole_file;

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     entry,
     failure::{self, Classify},
-    hash, materialize,
+    hash, materialize, whole_file,
 };
 
 /// Why an arm with a configuration of its own is not measured on processes that loaded the engine at their start.
@@ -446,12 +446,8 @@ impl Campaign<'_> {
         let digest = hash::bytes(&bytes);
         let folder = self.setup.engine.store.join(paths::records(&self.task.input_hash, &self.task.engine));
         let path = folder.join(format!("{digest}.json"));
-        let keep = || {
-            fs::create_dir_all(&folder)?;
-            fs::write(&path, &bytes)?;
-            fs::read(&path)
-        };
-        let kept = keep().map_err(|source| ProfileError::Keep { path: path.clone(), source })?;
+        let kept = whole_file::write(&path, &bytes).and_then(|()| fs::read(&path));
+        let kept = kept.map_err(|source| ProfileError::Keep { path, source })?;
         Ok((digest, Records::parse(&kept).map_err(ProfileError::Records)?))
     }
 

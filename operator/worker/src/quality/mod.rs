@@ -19,7 +19,7 @@ use slipway_worker_contract::{
     Digest, EngineRef, FailureClass, QualityMetric, QualityResult, QualitySample, QualityTask, ReferenceScores, paths,
 };
 
-use crate::{failure::Classify, hash};
+use crate::{failure::Classify, hash, whole_file};
 
 /// Where the texts lie.
 #[derive(Clone, Debug)]
@@ -243,14 +243,8 @@ fn compare(reference: &EngineRef, kept: &Scores, own: &Scores, confidence_ppm: u
 
 fn keep_scores(engine: &EngineRef, dataset: &Digest, store: &Path, scores: &Scores) -> Result<(), QualityError> {
     let path = store.join(paths::scores(engine, dataset));
-    let partial = path.with_extension("partial");
     let bytes = serde_json::to_vec(scores).expect("scores are finite numbers by id");
-    let write = || {
-        fs::create_dir_all(path.parent().unwrap_or(store))?;
-        fs::write(&partial, bytes)?;
-        fs::rename(&partial, &path)
-    };
-    write().map_err(|source| QualityError::Write { path: path.clone(), source })
+    whole_file::write(&path, &bytes).map_err(|source| QualityError::Write { path, source })
 }
 
 fn mean(scores: &Scores) -> f64 {

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use pretty_assertions::assert_eq;
-use slipway_worker_contract::{FailureClass, Message};
+use slipway_worker_contract::{FailureClass, Message, Outcome};
 use tempfile::TempDir;
 
 /// What a verb came to, first on a volume that is too small and then on one that is large enough.
@@ -116,5 +116,36 @@ fn a_pod_whose_own_volume_is_full_says_so_with_figures() {
         let verb = "materialize --identity=engine-1 --manifest-digest=$digest";
         let stage = Stage { volume: "/slipway/engine", before: &before, verb };
         stage.assert_told_and_clean("manifest.json");
+    }
+}
+
+#[test]
+fn scores_that_a_full_store_cannot_keep_say_so_with_figures() {
+    if can_mount() {
+        let before = r#"mkdir -p slipway/dataset slipway/output/quality
+            echo '{"id":"1","prompt":"1+1","expected":"2","maxTokens":8,"stopWords":[]}' > slipway/dataset/dataset.jsonl
+            echo '{"id":"1","output":"2"}' > slipway/output/quality/outputs.jsonl
+            engine='{"identity": "engine-1", "manifestDigest": "'$(printf '%064d' 0)'"}'
+            echo '{"kind": "Quality", "metric": "ExactMatch", "confidencePpm": 950000, "engine": '$engine'}' \
+                > slipway/task/task.json
+            head -c 1000000 /dev/zero > slipway/store/of-others || true"#;
+        let stage = Stage { volume: "/slipway/store", before, verb: "quality" };
+        stage.assert_told_and_clean(".json");
+    }
+}
+
+#[test]
+fn a_sweep_makes_room_in_a_full_store() {
+    if can_mount() {
+        let before = r#"folder=checkpoints/$(printf '%064d' 0)
+            mkdir -p slipway/store/$folder
+            head -c 1000000 /dev/zero > slipway/store/$folder/weights || true
+            touch -d '1 day ago' slipway/store/$folder/weights slipway/store/$folder
+            now=$(date +%s)
+            lists='"keep": [], "remove": ["'$folder'"], "othersBefore": '$((now - 864000))
+            echo '{"kind": "Sweep", "claim": "uid-1", "asOf": '$now', '$lists'}' > slipway/task/task.json"#;
+        let Ended { first, left, .. } = Stage { volume: "/slipway/store", before, verb: "sweep" }.run();
+        let Message::Succeeded { result: Outcome::Sweep(swept) } = first else { panic!("{first:?}") };
+        assert_eq!((swept.removed, left.iter().any(|file| file.ends_with("/weights"))), (1, false), "{left:?}");
     }
 }
