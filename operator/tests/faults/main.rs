@@ -107,7 +107,8 @@ async fn a_canary_takes_over_and_a_slower_one_is_rolled_back() {
 async fn a_canary_beside_a_baseline_takes_over_and_a_slower_one_is_rolled_back() {
     let told = told(stories::mirrored()).await;
     let begun = |played: &Played| {
-        let made = played.commits.keys().filter(|(happened, key)| *happened == Happened::Created && key.kind == DEPLOYMENTS);
+        let made =
+            played.commits.keys().filter(|(happened, key)| *happened == Happened::Created && key.kind == DEPLOYMENTS);
         made.count()
     };
     assert_eq!([2, 3].map(|act| begun(&told[act])), [2, 2], "a canary and its baseline");

@@ -262,7 +262,9 @@ pub fn equipped() -> Story {
 pub fn abandoned() -> Story {
     let no_room = Act::Quota(Some(("pods", 1)));
     let acts = vec![Act::Create, no_room, measured(), moved(), Act::Quota(None), Act::Delete, WEEK];
-    Story::new("abandoned", acts, &["Serving", "Serving", "Profiling", "Stalled", "Serving", "", ""]).from(2).leaves(&[])
+    Story::new("abandoned", acts, &["Serving", "Serving", "Profiling", "Stalled", "Serving", "", ""])
+        .from(2)
+        .leaves(&[])
 }
 
 /// A person removes what waits for room, and then, while the agent serves, what has ended or is only remembered.
@@ -271,7 +273,8 @@ pub fn cleaned() -> Story {
     let waits = vec![no_room, Act::Create, Act::Remove(JOBS), room];
     let serves = [JOBS, CONFIG_MAPS, CONTROLLER_REVISIONS, ENGINES].map(Act::Remove);
     let acts = waits.into_iter().chain(serves).chain([prompt("Think."), Act::Delete, WEEK]).collect();
-    let stages = ["", "Resolving", "Resolving", "Serving", "Serving", "Serving", "Serving", "Serving", "Serving", "", ""];
+    let stages =
+        ["", "Resolving", "Resolving", "Serving", "Serving", "Serving", "Serving", "Serving", "Serving", "", ""];
     Story::new("cleaned", acts, &stages).from(2).leaves(&[])
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-/// Writes a file and the folders above it. Until it is whole it has another name; where that fails, nothing of it stays.
+/// Writes a file and the folders above it. Until it is whole it has another name; where writing fails, nothing stays.
 ///
 /// # Errors
 /// What the system said.

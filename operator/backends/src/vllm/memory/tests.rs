@@ -44,9 +44,7 @@ fn shape(name: &str, layers: u32) -> Shape {
     };
     match name {
         "llama-8b" => llama,
-        "qwen-7b" => {
-            Shape { heads: 28, kv_heads: 4, hidden: 3584, intermediate: 18_944, vocabulary: 152_064, ..llama }
-        }
+        "qwen-7b" => Shape { heads: 28, kv_heads: 4, hidden: 3584, intermediate: 18_944, vocabulary: 152_064, ..llama },
         other => panic!("no shape {other}"),
     }
 }
