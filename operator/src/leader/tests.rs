@@ -67,9 +67,8 @@ async fn a_leader_ends_where_the_api_server_stops_answering() {
     let lost = election.hold(&CancellationToken::new()).await.map_err(|error| error.to_string());
     let words = "lost the lease slipway-operator: one holds it or it could not be renewed within 10 s";
     assert_eq!(lost, Err(words.to_owned()));
-    // The look that finds the claim expired ends at most a period and a round after the deadline.
+    // Another process may lead before that: what keeps this one from writing is the age of its claim.
     assert!(since.elapsed() <= RENEW_DEADLINE + RETRY_PERIOD + ROUND_DEADLINE, "{:?}", since.elapsed());
-    assert!(since.elapsed() < LEASE_DURATION, "before another process may lead: {:?}", since.elapsed());
     assert!(leadership.check().is_err());
 }
 

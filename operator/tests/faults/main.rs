@@ -188,7 +188,17 @@ async fn a_campaign_that_waits_goes_once_its_model_is_elsewhere() {
 
 #[tokio::test]
 async fn what_a_person_removes_is_made_again_as_far_as_it_is_needed() {
-    told(stories::cleaned()).await;
+    let told = told(stories::cleaned()).await;
+    let made = |played: &Played| {
+        let own = played.commits.keys().filter(|(happened, _)| *happened == Happened::Created);
+        own.map(|(_, key)| key.kind.plural).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    let found: Vec<_> = told[4..8].iter().map(made).collect();
+    assert_eq!(
+        found,
+        [vec![], vec!["configmaps"], vec!["controllerrevisions"], vec![]],
+        "Jobs and Engines have done their work"
+    );
 }
 
 #[tokio::test]

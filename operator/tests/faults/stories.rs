@@ -98,7 +98,7 @@ impl Story {
 /// What costs a GPU or a transfer is made once in a story, however many agents need it, and again only where a person
 /// has removed it.
 fn made_twice(store: &Store) -> Vec<String> {
-    let mut made: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let (mut made, mut twice) = (BTreeMap::<String, &str>::new(), Vec::new());
     for Change { key, object, happened, writer, .. } in &store.changes {
         if key.kind != ENGINES && key.kind != JOBS {
             continue;
@@ -106,13 +106,16 @@ fn made_twice(store: &Store) -> Vec<String> {
         let what = cluster::fetched(object).map(|content| format!("checkpoint {content}"));
         let what = what.unwrap_or_else(|| format!("{} {}", key.kind.kind, key.name));
         match (happened, writer) {
-            (Happened::Created, Writer::Client) => made.entry(what).or_default().push(&key.name),
+            (Happened::Created, Writer::Client) => {
+                if let Some(before) = made.insert(what.clone(), &key.name) {
+                    twice.push(format!("{what} is made again, as {before} and as {}", key.name));
+                }
+            }
             (Happened::Deleted, Writer::Cleaner) => drop(made.remove(&what)),
             _ => {}
         }
     }
-    let twice = made.into_iter().filter(|(_, names)| names.len() > 1);
-    twice.map(|(what, names)| format!("{what} is made {} times, as {}", names.len(), names.join(", "))).collect()
+    twice
 }
 
 pub fn prompt(words: &str) -> Act {
@@ -137,7 +140,7 @@ pub fn canary() -> Story {
     Story::new("canary", canaries(50, "Stable"), &["Serving", "Serving", "Serving", "RolledBack", ""]).from(1)
 }
 
-/// The same beside fresh pods of the revision that serves.
+/// The same beside fresh pods of the revision that serves. These have as much traffic as the canary, so both have less.
 pub fn mirrored() -> Story {
     Story::new("mirrored", canaries(30, "MirrorBaseline"), &["Serving", "Serving", "Serving", "RolledBack", ""]).from(2)
 }
@@ -267,7 +270,8 @@ pub fn abandoned() -> Story {
         .leaves(&[])
 }
 
-/// A person removes what waits for room, and then, while the agent serves, what has ended or is only remembered.
+/// A person removes Jobs that wait for room. Then, while the agent serves, its ended Jobs, ConfigMaps, recorded
+/// revisions and Engines.
 pub fn cleaned() -> Story {
     let [no_room, room] = [Some(("pods", 0)), None].map(Act::Quota);
     let waits = vec![no_room, Act::Create, Act::Remove(JOBS), room];

@@ -35,7 +35,7 @@ pub enum Happened {
 pub enum Writer {
     /// By a request.
     Client,
-    /// Controllers and kubelets of the cluster, and its people.
+    /// Controllers and kubelets of the cluster, and people who use the agents.
     Cluster,
     /// A person who removes what the operator has made.
     Cleaner,

@@ -130,6 +130,7 @@ fn scores_that_a_full_store_cannot_keep_say_so_with_figures() {
                 > slipway/task/task.json
             head -c 1000000 /dev/zero > slipway/store/of-others || true"#;
         let stage = Stage { volume: "/slipway/store", before, verb: "quality" };
+        assert_eq!(stage.run().left, ["./of-others"]);
         stage.assert_told_and_clean(".json");
     }
 }
