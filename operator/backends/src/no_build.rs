@@ -17,7 +17,7 @@ use slipway_vocabulary::serving::NoBuildBackend;
 pub(crate) use self::check::iteration;
 pub use self::check::{Unbuilt, check_no_build};
 pub use self::extra::ArgumentError;
-pub(crate) use self::extra::merge;
+pub(crate) use self::extra::{merge, value_of};
 pub(crate) use self::release::{Oldest, numbers};
 pub use self::release::{ReleaseError, default_version, image};
 pub use crate::check::Checkpoint;
@@ -57,8 +57,8 @@ pub struct Backend {
     pub pipeline: fn(&Asked, usize, u32) -> Option<Refusal>,
     /// What it alone refuses.
     pub own_refusals: fn(&Asked, &Unbuilt) -> Vec<Refusal>,
-    /// What an engine of a layout takes of its fullest GPU.
-    pub estimate: fn(&Shape, &Layout, &Unbuilt) -> Estimate,
+    /// What an engine of a version and a layout takes of its fullest GPU.
+    pub estimate: fn(&Unbuilt, &str, &Shape, &Layout) -> Estimate,
     /// What an engine of some sizes needs, by its share of memory and the memory of a GPU.
     pub room: fn(&Estimate, f64, f64) -> Room,
     /// Writes its arguments.

@@ -235,10 +235,7 @@ impl<'a> Served<'a> {
     }
 
     fn has_calibration(&self) -> bool {
-        match &self.by {
-            By::Tools(engine) => engine.calibration.is_some(),
-            By::NoBuild(_) => false,
-        }
+        matches!(&self.by, By::Tools(engine) if engine.calibration.is_some())
     }
 }
 
@@ -373,9 +370,13 @@ fn engines(
     (served, checkpoint): (&Served<'_>, &Checkpoint),
 ) -> Vec<EngineMemory> {
     let points = Axes::of(&spec.search).points(asked.max_seq_len, checkpoint.precision());
-    let sizes = |layout: &Layout| match &served.by {
-        By::Tools(_) => estimate(&asked.shape, layout),
-        By::NoBuild(block) => unbuilt(block, spec, checkpoint).estimate(&asked.shape, layout),
+    let unbuilt = match &served.by {
+        By::Tools(_) => None,
+        By::NoBuild(block) => Some(unbuilt(block, spec, checkpoint)),
+    };
+    let sizes = |layout: &Layout| match &unbuilt {
+        None => estimate(&asked.shape, layout),
+        Some(unbuilt) => unbuilt.estimate(served.version, &asked.shape, layout),
     };
     let memory = |(engine, layout): (String, Layout)| engine_memory(engine, (&layout, sizes(&layout)), (asked, served));
     points.into_iter().map(memory).collect()

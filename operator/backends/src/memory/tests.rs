@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::*;
 
 /// meta-llama/Llama-3.1-8B-Instruct.
-fn llama_8b() -> Shape {
+pub fn llama_8b() -> Shape {
     Shape {
         layers: 32,
         heads: 32,
@@ -73,7 +73,7 @@ fn deepseek_v3() -> Shape {
     }
 }
 
-fn layout(precision: Precision, tensor: u32) -> Layout {
+pub fn layout(precision: Precision, tensor: u32) -> Layout {
     Layout {
         precision,
         is_as_stored: false,

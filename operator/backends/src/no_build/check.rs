@@ -27,10 +27,10 @@ pub struct Unbuilt {
 }
 
 impl Unbuilt {
-    /// Estimates what an engine of a layout takes of its fullest GPU, its features included.
+    /// Estimates what an engine of a version and a layout takes of its fullest GPU, its features included.
     #[must_use]
-    pub fn estimate(&self, shape: &Shape, layout: &Layout) -> Estimate {
-        (of(self.backend).estimate)(shape, layout, self)
+    pub fn estimate(&self, version: &str, shape: &Shape, layout: &Layout) -> Estimate {
+        (of(self.backend).estimate)(self, version, shape, layout)
     }
 }
 
@@ -143,7 +143,7 @@ fn room(asked: &Asked, unbuilt: &Unbuilt, sizes: &Estimate) -> Room {
 }
 
 fn sizes_of(asked: &Asked, unbuilt: &Unbuilt, formats: (Precision, KvCachePrecision), split: Parallelism) -> Estimate {
-    unbuilt.estimate(&asked.shape, &layout(asked, &unbuilt.checkpoint, formats, split))
+    unbuilt.estimate(&asked.version, &asked.shape, &layout(asked, &unbuilt.checkpoint, formats, split))
 }
 
 fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) -> Option<Refusal> {

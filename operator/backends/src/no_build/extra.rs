@@ -72,9 +72,7 @@ pub fn merge(
         if RESERVED.contains(&path[0]) || reserved.contains(&path[0]) {
             return Err(ArgumentError::Reserved { field, name: path[0].to_owned() });
         }
-        // A word that is no JSON is a text: auto, mp.
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        insert(&mut arguments, &path, value).map_err(|set| ArgumentError::Contradiction {
+        insert(&mut arguments, &path, value_in(value)).map_err(|set| ArgumentError::Contradiction {
             field,
             text: text.clone(),
             name: name.to_owned(),
@@ -82,6 +80,16 @@ pub fn merge(
         })?;
     }
     Ok(arguments)
+}
+
+/// What users' arguments say of a name; nothing where none of them has it.
+pub fn value_of(extra: &[String], name: &str) -> Option<Value> {
+    extra.iter().find_map(|text| text.split_once('=').filter(|(of, _)| *of == name)).map(|(_, value)| value_in(value))
+}
+
+/// A word that is not JSON is a text: auto, mp.
+fn value_in(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 fn is_name(part: &str) -> bool {

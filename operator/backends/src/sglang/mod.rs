@@ -37,7 +37,7 @@ pub static BACKEND: Backend = Backend {
     methods: &[],
     pipeline: layers,
     own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
-    estimate: |shape, layout, _| estimate(shape, layout),
+    estimate: |_, _, shape, layout| estimate(shape, layout),
     room,
     arguments,
     arguments_file: OWN_SERVER_FILE,

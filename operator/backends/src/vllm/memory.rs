@@ -1,45 +1,48 @@
 //! What vLLM takes of a GPU's memory, where that differs from what every engine takes. Pure.
 //!
 //! vLLM measures its *activations*: the most that torch holds beside the weights in one iteration of
-//! `max_num_batched_tokens` (vllm-project/vllm, vllm/v1/worker/gpu_worker.py: `determine_available_memory`). Its log of
-//! 0.25.0 on an H100 and on H200s agrees with the larger of two within 8 %, for two shapes of other vocabularies
-//! (`tests/data/vllm_memory_*.jsonl`):
+//! `max_num_batched_tokens` (vllm-project/vllm, vllm/v1/worker/gpu_worker.py: `determine_available_memory`). They are
+//! taken to be one of two, whichever is more:
 //!
-//! - the tensors of a layer as [`memory::estimate`](crate::memory::estimate) counts them, and beside them its queries,
-//!   keys and values, which last until the layer has ended;
-//! - where torch compiles the model: a second embedding, with the residual stream and its normed copy at 16 bits. What
-//!   in torch makes it has not been looked up. Each GPU makes that of its part.
+//! - the tensors of a layer, with its queries, keys and values until the layer has ended;
+//! - where torch compiles the model: a second embedding, of which each GPU makes its part, with the residual stream and
+//!   its normed copy at 16 bits.
+//!
+//! It is a fit. The log of 0.25.0 on an H100 and on H200s agrees within 8 %, for two dense shapes with different
+//! vocabularies on one GPU (`tests/data/vllm_memory_*.jsonl`). What in torch makes the second embedding has not been
+//! looked up.
 
-use crate::memory::{Estimate, Layout, Shape, estimate as of_any};
-use crate::no_build::Unbuilt;
+use serde_json::{Value, json};
 
-/// The argument without which torch compiles the model.
-const EAGER: &str = "enforce_eager=true";
+use super::release;
+use crate::memory::{Estimate, Layout, Shape, Widths, activations, estimate as of_any, widths};
+use crate::no_build::{Unbuilt, value_of};
+
+/// Where a further argument says how the model is compiled: 0 and `NONE` are not at all (vllm-project/vllm,
+/// vllm/config/compilation.py: `CompilationMode`; `level` before 0.12).
+const COMPILATION: [&str; 2] = ["compilation_config.mode", "compilation_config.level"];
 
 /// Estimates what a layout takes of its fullest GPU.
-pub(super) fn estimate(shape: &Shape, layout: &Layout, unbuilt: &Unbuilt) -> Estimate {
-    let sizes = of_any(shape, layout);
-    let is_compiled = !unbuilt.extra.iter().any(|argument| argument.trim() == EAGER);
-    let of_layer = sizes.activations + projections(shape, layout);
-    let activations = if is_compiled { of_layer.max(compiled(shape, layout)) } else { of_layer };
-    unbuilt.features.on_top(Estimate { activations, ..sizes }, (layout.max_batch_size, shape.vocabulary))
+pub(super) fn estimate(unbuilt: &Unbuilt, version: &str, shape: &Shape, layout: &Layout) -> Estimate {
+    let Widths { projections, answered, mlp } = widths(shape, layout);
+    let of_layer = activations(shape, layout, projections + mlp.max(answered));
+    let is_compiled = release::compiles(version) && compiles(&unbuilt.extra);
+    let activations = if is_compiled { of_layer.max(of_embedding(shape, layout)) } else { of_layer };
+    let sizes = Estimate { activations, ..of_any(shape, layout) };
+    unbuilt.features.on_top(sizes, (layout.max_batch_size, shape.vocabulary))
 }
 
-fn tensor_ranks(layout: &Layout) -> f64 {
-    f64::from(layout.parallelism.tensor.max(1))
-}
-
-/// Bytes of a layer's queries, keys and values.
-fn projections(shape: &Shape, layout: &Layout) -> f64 {
-    let ranks = tensor_ranks(layout);
-    let heads = f64::from(shape.heads) + 2.0 * f64::from(shape.kv_heads).max(ranks);
-    2.0 * f64::from(layout.max_num_tokens) * heads * f64::from(shape.head_size) / ranks
+/// Whether further arguments leave the compilation as it is by default.
+fn compiles(extra: &[String]) -> bool {
+    let is_off = |value: Value| value == json!(0) || value == json!("NONE");
+    let is_eager = value_of(extra, "enforce_eager") == Some(json!(true));
+    !is_eager && !COMPILATION.iter().filter_map(|name| value_of(extra, name)).any(is_off)
 }
 
 /// Bytes that the embedding's part of a compiled model holds.
-fn compiled(shape: &Shape, layout: &Layout) -> f64 {
-    let hidden = f64::from(shape.hidden);
-    2.0 * f64::from(shape.vocabulary) * hidden / tensor_ranks(layout) + 4.0 * f64::from(layout.max_num_tokens) * hidden
+fn of_embedding(shape: &Shape, layout: &Layout) -> f64 {
+    let (hidden, ranks) = (f64::from(shape.hidden), f64::from(layout.parallelism.tensor.max(1)));
+    2.0 * f64::from(shape.vocabulary) * hidden / ranks + 4.0 * f64::from(layout.max_num_tokens) * hidden
 }
 
 #[cfg(test)]

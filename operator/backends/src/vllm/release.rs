@@ -69,6 +69,11 @@ pub fn always_reads_in_pieces(version: &str) -> bool {
     numbers(version).is_some_and(|numbers| ([0, 8, 0]..[0, 12, 0]).contains(&numbers))
 }
 
+/// Whether vLLM of this version compiles models by default: V1 does, the engine by default since 0.8.0.
+pub fn compiles(version: &str) -> bool {
+    numbers(version).is_none_or(|numbers| numbers >= [0, 8, 0])
+}
+
 /// Whether artifacts of this version have vLLM's metrics shown by Triton: those after 0.27.1, the newest that images
 /// carried when this was added.
 pub fn reports_metrics(version: &str) -> bool {
