@@ -57,7 +57,7 @@ check_monitoring() {
 # has OBJECTS LINE: whether a line stands there.
 has() { grep -qxF -- "$2" <<<"$1"; }
 
-# Two replicas over nodes and zones, of which a drain takes one; a single one can be drained, and values change each.
+# Two replicas over nodes and zones, of which a drain takes one. A single one can be drained. Values can change each.
 check_replicas() {
   local values=charts/slipway/values.yaml objects
   objects=$(render "$values")

@@ -191,7 +191,9 @@ class Busy:
 
         pynvml.nvmlInit()
         # NVML lists every GPU of the machine, also those that vLLM does not see.
-        handle = pynvml.nvmlDeviceGetHandleByIndex(int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]))
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
+        handle = (pynvml.nvmlDeviceGetHandleByIndex(int(first)) if first.isdigit()
+                  else pynvml.nvmlDeviceGetHandleByUUID(first))
         self.read = lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
         self.device = str(pynvml.nvmlDeviceGetName(handle))
         self.driver = str(pynvml.nvmlSystemGetDriverVersion())
@@ -270,6 +272,9 @@ def measure(asked) -> None:
     until = time.monotonic() + asked.seconds
     asked.out.mkdir(parents=True, exist_ok=True)
     rounds, second, busy_of = [], {}, {}
+    # Before the servers: where it fails, nothing is left on the GPU. Its numbers are those of the bus.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    busy = Busy()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_checkpoint(asked.config, folder)
@@ -277,7 +282,6 @@ def measure(asked) -> None:
         vllm, origin = start_vllm(folder, asked.out)
         print(f"vLLM ready after {time.monotonic() - at:.0f} s", flush=True)
         runtime, behind = start_runtime(asked.runtime, origin, folder, asked.out)
-        busy = Busy()
         try:
             print(f"{busy.device}, driver {busy.driver}", flush=True)
             for server, how in ARMS:

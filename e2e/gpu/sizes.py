@@ -6,7 +6,6 @@ case is a process of its own, so that none inherits another's memory.
 
     sizes.py --config FILE... [--seconds N]     all cases, until so many seconds have passed
     sizes.py --config FILE... --graphs TOKENS...    cases with CUDA graphs alone, by tokens of an iteration; no speed
-    sizes.py --config FILE --case JSON          one case
 
 Without CUDA graphs a start is short; memory of weights, activations and KV blocks is profiled the same way. Speed is
 measured with graphs. Activations are those of a layer, so `--layers N` may take a shape's first layers for all.
@@ -24,6 +23,7 @@ from pathlib import Path
 LENGTHS = (2048, 8192, 32768)
 PROMPT_TOKENS, NEW_TOKENS = 512, 128
 IN_FLIGHT = (1, 4, 16, 64)
+MAX_NUM_SEQS, MEMORY_UTILIZATION = 64, 0.9
 
 # How vLLM says what it takes (vllm-project/vllm, vllm/v1/worker/gpu_worker.py and vllm/v1/core/kv_cache_utils.py).
 SAID = {
@@ -68,6 +68,7 @@ def decode_seconds(engine, in_flight):
 
 def measure(case):
     import torch
+    import vllm
     from vllm import LLM
 
     with tempfile.TemporaryDirectory() as folder:
@@ -77,14 +78,18 @@ def measure(case):
         (Path(folder) / "config.json").write_text(json.dumps(shape))
         engine = LLM(model=folder, skip_tokenizer_init=True, load_format="dummy", dtype="bfloat16",
                      quantization="fp8" if case["precision"] == "fp8" else None,
-                     max_model_len=case["maxModelLen"], max_num_seqs=64,
+                     max_model_len=case["maxModelLen"], max_num_seqs=MAX_NUM_SEQS,
                      max_num_batched_tokens=case["maxNumBatchedTokens"],
-                     gpu_memory_utilization=0.9, enable_prefix_caching=False, enforce_eager=not case["graphs"])
+                     gpu_memory_utilization=MEMORY_UTILIZATION, enable_prefix_caching=False, enforce_eager=not case["graphs"])
         free, total = torch.cuda.mem_get_info()
         speeds = {}
         if case.get("speed"):
             speeds = {str(count): decode_seconds(engine, count) for count in IN_FLIGHT}
-        print("RESULT " + json.dumps({"usedBytes": total - free, "totalBytes": total, "decodeSeconds": speeds}))
+        print("RESULT " + json.dumps({
+            "vllm": vllm.__version__, "gpu": torch.cuda.get_device_name(), "shape": Path(case["config"]).stem,
+            "layers": shape["num_hidden_layers"], "maxNumSeqs": MAX_NUM_SEQS,
+            "gpuMemoryUtilization": MEMORY_UTILIZATION, "usedBytes": total - free, "totalBytes": total,
+            "decodeSeconds": speeds}))
 
 
 def said(log):
@@ -107,7 +112,7 @@ def run_all(configs, graphs, layers, seconds):
         if left < 30:
             print(f"left out for want of time: {json.dumps(case)}", file=sys.stderr)
             continue
-        command = [sys.executable, __file__, "--config", case["config"], "--case", json.dumps(case)]
+        command = [sys.executable, __file__, "--case", json.dumps(case)]
         environment = {**os.environ, "VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         at = time.monotonic()
         log = logs / f"sizes-{number}.log"
@@ -124,12 +129,15 @@ def run_all(configs, graphs, layers, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", nargs="+", required=True)
+    parser.add_argument("--config", nargs="+", default=[])
     parser.add_argument("--graphs", type=int, nargs="+", default=[], metavar="TOKENS")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--seconds", type=float, default=900)
-    parser.add_argument("--case", type=json.loads)
+    # What the program calls itself with.
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if not asked.config and not asked.case:
+        parser.error("name a shape with --config")
     if asked.case:
         measure(asked.case)
     else:
