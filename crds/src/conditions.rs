@@ -200,6 +200,8 @@ reasons! {
     FieldNotKept,
     /// A defect of the operator ended the object's reconciliation; other objects are not affected.
     ReconcilePanicked,
+    /// The object cannot be read by this release of the operator, and is left alone.
+    Unreadable,
     /// Pods of the new revision fail.
     RevisionFailing,
     /// A node's GPUs are refused by the checks before a server starts.

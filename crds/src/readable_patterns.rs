@@ -5,13 +5,19 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 
-use crate::values::{DURATION_PATTERN, PENALTY_PATTERN, PERCENT_PATTERN, POSITIVE_DECIMAL_PATTERN};
+use crate::values::{
+    DURATION_PATTERN, NON_NEGATIVE_DECIMAL_PATTERN, PENALTY_PATTERN, PERCENT_PATTERN, POSITIVE_DECIMAL_PATTERN,
+    TEMPERATURE_PATTERN, TOP_P_PATTERN,
+};
 
 /// Each pattern of a spec, with what to write.
 const WORDS: &[(&str, &str)] = &[
     (DURATION_PATTERN, "write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d"),
     (PERCENT_PATTERN, "write a number from 0% to 100%, such as 2% or 0.1%"),
-    (POSITIVE_DECIMAL_PATTERN, "write a number, such as 1.5 or 20"),
+    (POSITIVE_DECIMAL_PATTERN, "write a number above 0 with at most four places, such as 1.5 or 20"),
+    (NON_NEGATIVE_DECIMAL_PATTERN, "write 0 or a number above it with at most four places, such as 0.5 or 20"),
+    (TEMPERATURE_PATTERN, "write a number from 0 to 2 with at most four places, such as 0.7"),
+    (TOP_P_PATTERN, "write a number above 0 and up to 1 with at most four places, such as 0.95"),
     (PENALTY_PATTERN, "write a number from -2 to 2 with at most three places, such as 0.5 or -1"),
     (
         r"^(hf|pvc|https?)://[^\s]+$",

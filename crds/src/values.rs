@@ -20,14 +20,31 @@ pub enum ValueError {
     /// The text is not a positive decimal number.
     #[error("{0:?} is not a positive number: write one such as 1.5 or 20")]
     PositiveDecimal(String),
+    /// The text is not a decimal number.
+    #[error("{0:?} is not a number: write 0 or one above it, such as 1.5 or 20")]
+    NonNegativeDecimal(String),
+    /// The text is not a temperature.
+    #[error("{0:?} is not a temperature: write a number from 0 to 2 with at most four places, such as 0.7")]
+    Temperature(String),
+    /// The text is not a top-p.
+    #[error("{0:?} is not a top-p: write a number above 0 and up to 1 with at most four places, such as 0.95")]
+    TopP(String),
     /// The text is not a penalty.
     #[error("{0:?} is not a penalty: write a number from -2 to 2 with at most three places, such as 0.5 or -1")]
     Penalty(String),
 }
 
+// Whatever a pattern takes its type reads: the API server must not keep what the operator cannot read.
 pub(crate) const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
-pub(crate) const PERCENT_PATTERN: &str = r"^(100|[1-9]?[0-9])(\.[0-9]{1,4})?%$";
-pub(crate) const POSITIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+pub(crate) const PERCENT_PATTERN: &str = r"^(100(\.0{1,4})?|[1-9]?[0-9](\.[0-9]{1,4})?)%$";
+pub(crate) const POSITIVE_DECIMAL_PATTERN: &str = concat!(
+    r"^([1-9][0-9]{0,8}(\.[0-9]{1,4})?|",
+    r"0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$"
+);
+pub(crate) const NON_NEGATIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+pub(crate) const TEMPERATURE_PATTERN: &str = r"^([01](\.[0-9]{1,4})?|2(\.0{1,4})?)$";
+pub(crate) const TOP_P_PATTERN: &str =
+    r"^(1(\.0{1,4})?|0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$";
 pub(crate) const PENALTY_PATTERN: &str = r"^-?([01](\.[0-9]{1,3})?|2(\.0{1,3})?)$";
 
 /// Splits `12.5` into its integer part and its fraction in units of 10^-`places`.
@@ -84,7 +101,8 @@ impl FromStr for DurationText {
         };
         let thousandths = parse_scaled(number, 3).ok_or_else(invalid)?;
         let microseconds = u128::from(thousandths) * u128::from(unit_microseconds) / 1_000;
-        let microseconds = u64::try_from(microseconds).map_err(|_| invalid())?;
+        // Beyond 580,000 years one span is as long as another.
+        let microseconds = u64::try_from(microseconds).unwrap_or(u64::MAX);
         Ok(Self { text: text.to_owned(), microseconds })
     }
 }
@@ -158,6 +176,72 @@ impl FromStr for PositiveDecimal {
         Ok(Self { text: text.to_owned(), ten_thousandths })
     }
 }
+
+/// The same, or zero: `0`, `0.5`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NonNegativeDecimal {
+    text: String,
+    ten_thousandths: u64,
+}
+
+impl NonNegativeDecimal {
+    /// Gives the number as a floating-point value.
+    pub fn value(&self) -> f64 {
+        self.ten_thousandths as f64 / 1e4
+    }
+}
+
+impl FromStr for NonNegativeDecimal {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || ValueError::NonNegativeDecimal(text.to_owned());
+        Ok(Self { text: text.to_owned(), ten_thousandths: parse_scaled(text, 4).ok_or_else(invalid)? })
+    }
+}
+
+/// Declares a number of a few places that is kept in ten-thousandths.
+macro_rules! small_number {
+    ($(#[$doc:meta])* $type:ident, $range:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type {
+            text: String,
+            ten_thousandths: u32,
+        }
+
+        impl $type {
+            /// Gives the number in thousandths, rounded up: what is above zero stays so.
+            pub fn thousandths(&self) -> u32 {
+                self.ten_thousandths.div_ceil(10)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = ValueError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let invalid = || ValueError::$type(text.to_owned());
+                let scaled = parse_scaled(text, 4).and_then(|scaled| u32::try_from(scaled).ok());
+                let ten_thousandths = scaled.filter(|scaled| $range.contains(scaled)).ok_or_else(invalid)?;
+                Ok(Self { text: text.to_owned(), ten_thousandths })
+            }
+        }
+    };
+}
+
+small_number!(
+    /// A temperature of sampling, from 0, where the likeliest token is always taken, to 2: `0`, `0.7`.
+    Temperature,
+    (0..=20_000)
+);
+small_number!(
+    /// The probability that the candidates of sampling have together, above 0 and up to 1: `0.95`.
+    TopP,
+    (1..=10_000)
+);
 
 /// A penalty of tokens, from -2 to 2 as in OpenAI's API: `0.5`, `-1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,7 +329,10 @@ macro_rules! text_value {
 text_value!(DurationText, DURATION_PATTERN, 16);
 text_value!(Percent, PERCENT_PATTERN, 12);
 text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
+text_value!(NonNegativeDecimal, NON_NEGATIVE_DECIMAL_PATTERN, 16);
 text_value!(Penalty, PENALTY_PATTERN, 8);
+text_value!(Temperature, TEMPERATURE_PATTERN, 16);
+text_value!(TopP, TOP_P_PATTERN, 16);
 
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,72 @@ fn a_percentage_out_of_range_is_refused_with_the_remedy(#[case] text: &str) {
     );
 }
 
+#[rstest]
+#[case::temperature("0".parse::<Temperature>().map(|value| value.thousandths()), Ok(0))]
+#[case::temperature("2.0".parse::<Temperature>().map(|value| value.thousandths()), Ok(2_000))]
+#[case::temperature("0.0001".parse::<Temperature>().map(|value| value.thousandths()), Ok(1))]
+#[case::top_p("0.95".parse::<TopP>().map(|value| value.thousandths()), Ok(950))]
+#[case::top_p("1".parse::<TopP>().map(|value| value.thousandths()), Ok(1_000))]
+fn sampling_is_given_in_thousandths_and_never_rounded_to_nothing(
+    #[case] read: Result<u32, ValueError>,
+    #[case] expected: Result<u32, ValueError>,
+) {
+    assert_eq!(read, expected);
+}
+
+#[rstest]
+#[case::temperature("2.1".parse::<Temperature>().map(String::from),
+    r#""2.1" is not a temperature: write a number from 0 to 2 with at most four places, such as 0.7"#)]
+#[case::temperature("-1".parse::<Temperature>().map(String::from),
+    r#""-1" is not a temperature: write a number from 0 to 2 with at most four places, such as 0.7"#)]
+#[case::top_p("0".parse::<TopP>().map(String::from),
+    r#""0" is not a top-p: write a number above 0 and up to 1 with at most four places, such as 0.95"#)]
+#[case::top_p("1.5".parse::<TopP>().map(String::from),
+    r#""1.5" is not a top-p: write a number above 0 and up to 1 with at most four places, such as 0.95"#)]
+#[case::decimal("-1".parse::<NonNegativeDecimal>().map(String::from),
+    r#""-1" is not a number: write 0 or one above it, such as 1.5 or 20"#)]
+fn a_number_out_of_its_range_is_refused_with_the_range(
+    #[case] read: Result<String, ValueError>,
+    #[case] expected: &str,
+) {
+    assert_eq!(read.map_err(|error| error.to_string()), Err(expected.to_owned()));
+}
+
+/// What the API server keeps the operator must be able to read: else an object would be accepted and left alone.
+fn whatever_the_pattern_takes_is_read<T: FromStr<Err = ValueError>>(pattern: &str) {
+    let texts = proptest::string::string_regex(pattern.trim_matches(['^', '$'])).expect("a pattern of the API");
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(2_000));
+    let read = runner.run(&texts, |text| {
+        prop_assert!(text.parse::<T>().is_ok(), "{text}");
+        Ok(())
+    });
+    assert_eq!(read, Ok(()));
+}
+
+#[test]
+fn whatever_the_api_server_keeps_is_read() {
+    whatever_the_pattern_takes_is_read::<DurationText>(DURATION_PATTERN);
+    whatever_the_pattern_takes_is_read::<Percent>(PERCENT_PATTERN);
+    whatever_the_pattern_takes_is_read::<PositiveDecimal>(POSITIVE_DECIMAL_PATTERN);
+    whatever_the_pattern_takes_is_read::<NonNegativeDecimal>(NON_NEGATIVE_DECIMAL_PATTERN);
+    whatever_the_pattern_takes_is_read::<Penalty>(PENALTY_PATTERN);
+    whatever_the_pattern_takes_is_read::<Temperature>(TEMPERATURE_PATTERN);
+    whatever_the_pattern_takes_is_read::<TopP>(TOP_P_PATTERN);
+}
+
+/// The other way round: of the numbers at the bounds, those that are read are kept.
+#[rstest]
+#[case(PERCENT_PATTERN, &["0%", "100%", "100.0000%", "99.9999%"], &["100.0001%", "101%"])]
+#[case(POSITIVE_DECIMAL_PATTERN, &["0.0001", "0.1", "1", "10.50", "999999999.9999"], &["0", "0.0", "0.0000", "00.1"])]
+#[case(NON_NEGATIVE_DECIMAL_PATTERN, &["0", "0.0", "0.0001", "20"], &["-1", "01", "1."])]
+#[case(TEMPERATURE_PATTERN, &["0", "0.0", "0.7", "1.9999", "2", "2.0"], &["2.1", "2.0001", "3", "-1"])]
+#[case(TOP_P_PATTERN, &["0.0001", "0.95", "1", "1.0"], &["0", "0.0", "1.1", "2"])]
+fn a_pattern_ends_where_its_numbers_do(#[case] pattern: &str, #[case] kept: &[&str], #[case] refused: &[&str]) {
+    let pattern = regex::Regex::new(pattern).expect("a pattern of the API");
+    let of = |texts: &[&str]| texts.iter().map(|text| pattern.is_match(text)).collect::<Vec<_>>();
+    assert_eq!((of(kept), of(refused)), (vec![true; kept.len()], vec![false; refused.len()]));
+}
+
 #[test]
 fn zero_is_not_a_positive_number() {
     assert_eq!(

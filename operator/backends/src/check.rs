@@ -97,6 +97,9 @@ pub(crate) fn tokens(asked: &Asked, product: &'static str) -> Option<Refusal> {
 
 pub(crate) fn positions(asked: &Asked, field: &str) -> Option<Refusal> {
     let Asked { max_seq_len: asked_for, shape: Shape { max_positions, .. }, .. } = *asked;
+    if max_positions == 0 {
+        return Some(Refusal::new(field, Problem::NoPositions { asked: asked_for }));
+    }
     let problem = Problem::Positions { asked: asked_for, most: max_positions };
     (asked_for > max_positions || asked_for == 0).then(|| Refusal::new(field, problem))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use slipway_backends::config_json::ConfigFigures;
 use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec};
-use slipway_manifest::{Accepted, Definitions, Finding, Refused, UNCHECKED};
+use slipway_manifest::{Accepted, Definitions, Finding, Problem as FieldProblem, Refused, UNCHECKED};
 use slipway_selection::uncompared::{self, Uncompared};
 use thiserror::Error;
 
@@ -12,6 +12,7 @@ use crate::{
     demand::{self, Demand, demand},
     memory::{self, MemoryPlan, memory},
     output::Shown,
+    refusals,
     table::indented,
 };
 
@@ -81,6 +82,9 @@ pub struct Answer {
     /// Why the API server would refuse it, in its words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
+    /// Why the operator would refuse it, as far as the spec alone tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Problem>,
     /// Whether its rules could not be evaluated, because a value that they read is not what it should be.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_unchecked_rules: bool,
@@ -130,8 +134,8 @@ pub fn text(checked: &Checked) -> String {
 }
 
 fn of_answer(answer: &Answer) -> String {
-    let Answer { file, object_kind, name, accepted, problems, has_unchecked_rules, notes, demand, memory, lacks_model } =
-        answer;
+    let Answer { file, object_kind, name, accepted, problems, refusals, has_unchecked_rules, notes, .. } = answer;
+    let Answer { demand, memory, lacks_model, .. } = answer;
     let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "without a name".to_owned());
     let verdict = if *accepted { "accepted" } else { "refused" };
     let mut text = format!("{file}: {} {}: {verdict}\n", or_unknown(object_kind), or_unknown(name));
@@ -140,6 +144,10 @@ fn of_answer(answer: &Answer) -> String {
     if *has_unchecked_rules {
         text.push_str(&indented(UNCHECKED));
     }
+    let refusals = refusals.iter().map(|Problem { field, message }| {
+        memory::refused_line(field.as_deref().unwrap_or("spec"), message)
+    });
+    text.push_str(&indented(&refusals.collect::<String>()));
     let notes = notes.iter().map(|Problem { message, .. }| format!("note: {message}\n"));
     text.push_str(&indented(&notes.collect::<String>()));
     text.push_str(&indented(&demand.as_ref().map(demand::text).unwrap_or_default()));
@@ -179,6 +187,7 @@ fn answer(
         name: named("/metadata/name"),
         accepted: false,
         problems: Vec::new(),
+        refusals: Vec::new(),
         has_unchecked_rules: false,
         notes: Vec::new(),
         demand: None,
@@ -191,12 +200,20 @@ fn answer(
             Some(Answer { problems: vec![Problem { field: None, message: unknown.to_string() }], ..bare })
         }
         Err(Refused::Invalid { findings, has_unchecked_rules }) => {
-            let problem =
-                |finding: &Finding| Problem { field: Some(finding.path.clone()), message: finding.to_string() };
             Some(Answer { problems: findings.iter().map(problem).collect(), has_unchecked_rules, ..bare })
         }
         Ok(Accepted(object)) => Some(of_accepted(object, model, bare)),
     }
+}
+
+/// A finding in the API server's words, which leave out what YAML makes of a value without quotes.
+fn problem(finding: &Finding) -> Problem {
+    let is_unquoted = matches!(
+        &finding.problem,
+        FieldProblem::Type { expected, found: "number" | "integer" | "boolean" } if expected == "string"
+    );
+    let remedy = if is_unquoted { ": put it in quotes" } else { "" };
+    Problem { field: Some(finding.path.clone()), message: format!("{finding}{remedy}") }
 }
 
 /// The objects of a file: its documents, and the items of lists.
@@ -229,8 +246,11 @@ fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> An
         None => bare,
         Some(Ok(agent)) => {
             let memory = model.and_then(|model| memory(&agent.spec, model));
+            let name = agent.metadata.name.as_deref().unwrap_or_default();
+            let refusals = refusals::refusals(name, &agent.spec, memory.is_some());
             Answer {
-                accepted: memory.as_ref().is_none_or(|plan| plan.refusals.is_empty()),
+                accepted: refusals.is_empty() && memory.as_ref().is_none_or(|plan| plan.refusals.is_empty()),
+                refusals,
                 lacks_model: model.is_none() && memory::is_planned(&agent.spec),
                 notes: notes(&agent.spec),
                 demand: Some(demand(&agent.spec)),
@@ -238,10 +258,10 @@ fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> An
                 ..bare
             }
         }
-        // The schema is made of these types: whatever it takes they read.
+        // The schema keeps nothing that its types cannot read. The operator would leave such an object alone.
         Some(Err(error)) => {
-            let message = format!("what it will take is unknown: {error}");
-            Answer { problems: vec![Problem { field: None, message }], ..bare }
+            let message = format!("the operator cannot read it: {error}");
+            Answer { accepted: false, problems: vec![Problem { field: None, message }], ..bare }
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod overview;
 pub mod progress;
 pub mod record;
 pub mod recorder;
+pub mod refusals;
 pub mod report;
 pub mod revisions;
 pub mod rollout;

@@ -7,7 +7,6 @@ use serde::Serialize;
 use slipway_backends::{
     check::{self, Asked, Checkpoint, GPUS_PER_NODE, MOST_ENGINES, Refusal},
     config_json::ConfigFigures,
-    formats::{KvCachePrecision, Parallelism, Precision},
     gpu,
     memory::{Estimate, GIB, Layout, estimate},
     no_build::{self, Features, Grammar, Room, Speculation, Structured, Unbuilt, check_no_build},
@@ -18,13 +17,16 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            self as api, Backend, NoBuildBlock, SearchSpace, StructuredOutputsBackend, TensorRtLlmBlock,
+            self as api, Backend, NoBuildBlock, StructuredOutputsBackend, TensorRtLlmBlock,
             TensorRtLlmEngine, VersionedBackend, VllmFeatures,
         },
     },
 };
 
+use self::axes::{Axes, positive};
 use crate::table::{counted, indented, table};
+
+mod axes;
 
 /// Sequences beyond which nobody counts.
 const MOST_SEQUENCES: u64 = 1_000_000;
@@ -109,13 +111,9 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
         engines: Vec::new(),
         refusals,
     };
-    let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
-    let gpu = match gpu::by_label(product) {
+    let gpu = match gpu(spec) {
         Ok(gpu) => gpu,
-        Err(error) => {
-            let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
-            return Some(nothing(vec![Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))]));
-        }
+        Err(refused) => return Some(nothing(vec![refused])),
     };
     let checkpoint = figures.checkpoint();
     let asked = asked(spec, figures, (gpu, &served));
@@ -124,19 +122,59 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
     let is_laid_out = refusals.iter().all(|refusal| is_of_size(&refusal.problem));
     let engines = if is_laid_out { engines(spec, &asked, (&served, &checkpoint)) } else { Vec::new() };
     let told = refusals.iter().map(|refusal| Refused::of(&refusal.field, refusal.problem.to_string()));
-    let refusals = served.unreleased().into_iter().chain(told).chain(too_much(spec, &asked)).collect();
+    // Of the tools' versions the check has said it.
+    let unreleased = unreleased(spec).filter(|_| matches!(served.by, By::NoBuild(_)));
+    let refusals = unreleased.into_iter().chain(told).chain(too_much(spec)).collect();
     let gpu_bytes = bytes(check::memory(&asked));
     Some(MemoryPlan { gpu: Some(gpu.name), gpu_bytes, engines, refusals, ..nothing(Vec::new()) })
 }
 
-/// The spec with what an operator of this release takes for what it leaves out, where nothing is pinned.
-fn completed(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> AgentDeploymentSpec {
+/// What the operator would refuse of a spec whatever its model is: a GPU that is not known, a version that has no
+/// image, and GPUs that a pod lacks. Nothing of engines of the user's builder, and of a server elsewhere.
+#[must_use]
+pub fn refused_of_any_model(spec: &AgentDeploymentSpec) -> Vec<Refused> {
+    if !is_planned(spec) {
+        return Vec::new();
+    }
+    let spec = &with_versions(spec);
+    gpu(spec).err().into_iter().chain(unreleased(spec)).chain(too_much(spec)).collect()
+}
+
+/// The figures of the GPU that the label names.
+fn gpu(spec: &AgentDeploymentSpec) -> Result<gpu::Gpu, Refused> {
+    let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
+    gpu::by_label(product).map_err(|error| {
+        let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
+        Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))
+    })
+}
+
+/// Why the version of a backend has no image.
+fn unreleased(spec: &AgentDeploymentSpec) -> Option<Refused> {
+    let engine = spec.engine.as_ref()?;
+    if let Some(block) = NoBuildBlock::of(engine) {
+        let error = no_build::image(block.backend, block.version, block.image).err()?;
+        return Some(Refused::of(&no_build::of(block.backend).field("version"), error.to_string()));
+    }
+    let TensorRtLlmBlock { version, .. } = TensorRtLlmBlock::of(engine)?;
+    let error = tensorrt_llm::version::find(version).err()?;
+    Some(Refused::of(tensorrt_llm::version::FIELD, error.to_string()))
+}
+
+/// The spec with the versions that an operator of this release takes where nothing is pinned.
+fn with_versions(spec: &AgentDeploymentSpec) -> AgentDeploymentSpec {
     let mut spec = spec.clone();
     let version = |of| match of {
         VersionedBackend::NoBuild(backend) => no_build::default_version(backend),
         VersionedBackend::TensorRtLlm => tensorrt_llm::version::default().to_string(),
     };
     spec.engine = spec.engine.map(|engine| engine.completed(version));
+    spec
+}
+
+/// The same, with the precision that it takes of a checkpoint where none is named.
+fn completed(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> AgentDeploymentSpec {
+    let mut spec = with_versions(spec);
     if spec.search.precision.is_empty() {
         let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
         let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
@@ -210,13 +248,6 @@ impl<'a> Served<'a> {
         Some(Self { version, max_seq_len: length(block.max_seq_len), by: By::Tools(block) })
     }
 
-    /// Why its version has no image; of TensorRT-LLM's tools the check says it.
-    fn unreleased(&self) -> Option<Refused> {
-        let By::NoBuild(block) = &self.by else { return None };
-        let error = no_build::image(block.backend, block.version, block.image).err()?;
-        Some(Refused::of(&no_build::of(block.backend).field("version"), error.to_string()))
-    }
-
     fn refusals(&self, spec: &AgentDeploymentSpec, asked: &Asked, checkpoint: &Checkpoint) -> Vec<Refusal> {
         match &self.by {
             By::Tools(_) => {
@@ -261,107 +292,6 @@ fn asked(spec: &AgentDeploymentSpec, figures: &ConfigFigures, (gpu, served): (gp
         tensor: axes.tensor,
         pipeline: axes.pipeline,
     }
-}
-
-/// The values of each axis of the build, defaults included.
-struct Axes {
-    precision: Vec<Precision>,
-    kv_cache: Vec<KvCachePrecision>,
-    tensor: Vec<u32>,
-    pipeline: Vec<u32>,
-    batch: Vec<u32>,
-    tokens: Vec<u32>,
-}
-
-impl Axes {
-    fn of(search: &SearchSpace) -> Self {
-        let numbers = |values: &[i32], default: i32| {
-            let values = if values.is_empty() { &[default][..] } else { values };
-            values.iter().map(|value| positive(*value)).collect()
-        };
-        let by_name =
-            |precision: &api::Precision| Precision::ALL.into_iter().find(|of| of.name() == precision.as_str());
-        let kv_cache = search.kv_cache_precision.iter().map(|precision| match precision {
-            api::KvCachePrecision::Auto => KvCachePrecision::Auto,
-            api::KvCachePrecision::FP8 => KvCachePrecision::Fp8,
-            api::KvCachePrecision::INT8 => KvCachePrecision::Int8,
-        });
-        let kv_cache: Vec<_> = kv_cache.collect();
-        Self {
-            precision: search.precision.iter().filter_map(by_name).collect(),
-            kv_cache: if kv_cache.is_empty() { vec![KvCachePrecision::Auto] } else { kv_cache },
-            tensor: numbers(&search.tensor_parallel, 1),
-            pipeline: numbers(&search.pipeline_parallel, 1),
-            batch: numbers(&search.max_batch_size, SearchSpace::MAX_BATCH_SIZE),
-            tokens: numbers(&search.max_num_tokens, SearchSpace::MAX_NUM_TOKENS),
-        }
-    }
-
-    fn number(&self) -> usize {
-        let Self { precision, kv_cache, tensor, pipeline, batch, tokens } = self;
-        let sizes = [precision.len(), kv_cache.len(), tensor.len(), pipeline.len(), batch.len(), tokens.len()];
-        sizes.into_iter().fold(1, usize::saturating_mul)
-    }
-
-    /// Every point with its display name, the first values first.
-    fn points(&self, max_seq_len: u32, stored: Option<Precision>) -> Vec<(String, Layout)> {
-        let mut points = Vec::new();
-        for precision in &self.precision {
-            let layout = Layout {
-                precision: *precision,
-                is_as_stored: stored == Some(*precision),
-                kv_cache: KvCachePrecision::Auto,
-                parallelism: Parallelism::SINGLE,
-                max_batch_size: 1,
-                max_num_tokens: 1,
-                max_seq_len,
-            };
-            points.push((precision.name().to_lowercase(), layout));
-        }
-        let points = crossed(
-            points,
-            &self.kv_cache,
-            |of, value| Layout { kv_cache: value, ..of },
-            |value| format!("-kv{}", kv_name(value)),
-        );
-        let tensor = |of: Layout, tensor| Layout { parallelism: Parallelism { tensor, ..of.parallelism }, ..of };
-        let points = crossed(points, &self.tensor, tensor, |value| format!("-tp{value}"));
-        let pipeline = |of: Layout, pipeline| Layout { parallelism: Parallelism { pipeline, ..of.parallelism }, ..of };
-        let points = crossed(points, &self.pipeline, pipeline, |value| format!("-pp{value}"));
-        let batch = |of, max_batch_size| Layout { max_batch_size, ..of };
-        let points = crossed(points, &self.batch, batch, |value| format!("-b{value}"));
-        crossed(
-            points,
-            &self.tokens,
-            |of, max_num_tokens| Layout { max_num_tokens, ..of },
-            |value| format!("-t{value}"),
-        )
-    }
-}
-
-const fn kv_name(precision: KvCachePrecision) -> &'static str {
-    match precision {
-        KvCachePrecision::Auto => "auto",
-        KvCachePrecision::Fp8 => "fp8",
-        KvCachePrecision::Int8 => "int8",
-    }
-}
-
-/// Every point with every value of a further axis. A value that several points differ by is part of the name.
-fn crossed<T: Copy>(
-    points: Vec<(String, Layout)>,
-    axis: &[T],
-    with: impl Fn(Layout, T) -> Layout,
-    named: impl Fn(T) -> String,
-) -> Vec<(String, Layout)> {
-    let of = |(name, layout): &(String, Layout)| {
-        let point = |value: &T| {
-            let part = if axis.len() > 1 { named(*value) } else { String::new() };
-            (format!("{name}{part}"), with(*layout, *value))
-        };
-        axis.iter().map(point).collect::<Vec<_>>()
-    };
-    points.iter().flat_map(of).collect()
 }
 
 fn engines(
@@ -419,14 +349,15 @@ fn sequences(served: &Served<'_>, sizes: &Estimate, memory: f64) -> u64 {
 }
 
 /// More engines than a status holds, or more GPUs than a pod has.
-fn too_much(spec: &AgentDeploymentSpec, asked: &Asked) -> Option<Refused> {
-    let engines = Axes::of(&spec.search).number();
+fn too_much(spec: &AgentDeploymentSpec) -> Option<Refused> {
+    let axes = Axes::of(&spec.search);
+    let engines = axes.number();
     if engines > MOST_ENGINES {
         let problem = format!("{engines} engines exceed the limit of {MOST_ENGINES}: name fewer values");
         return Some(Refused::of("search", problem));
     }
     let most = |values: &[u32]| values.iter().copied().max().unwrap_or(1);
-    let needed = most(&asked.tensor).saturating_mul(most(&asked.pipeline));
+    let needed = most(&axes.tensor).saturating_mul(most(&axes.pipeline));
     gpus_of_a_pod(spec).is_none_or(|gpus| gpus < needed).then(|| {
         let problem = format!("{needed} GPUs are needed: set {GPU_RESOURCE} to {needed} or more");
         Refused::of("serving.tritonResources.limits", problem)
@@ -436,10 +367,6 @@ fn too_much(spec: &AgentDeploymentSpec, asked: &Asked) -> Option<Refused> {
 fn gpus_of_a_pod(spec: &AgentDeploymentSpec) -> Option<u32> {
     let resources = &spec.serving.triton_resources;
     resources.limits.get(GPU_RESOURCE).or_else(|| resources.requests.get(GPU_RESOURCE))?.parse().ok()
-}
-
-fn positive(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or(1).max(1)
 }
 
 /// Whole bytes of a figure that is not negative.
@@ -474,9 +401,14 @@ pub fn text(plan: &MemoryPlan) -> String {
         }
     }
     for Refused { field, problem } in refusals {
-        text.push_str(&format!("the operator would refuse it: {field}: {problem}\n"));
+        text.push_str(&refused_line(field, problem));
     }
     text
+}
+
+/// The line of one refusal.
+pub(crate) fn refused_line(field: &str, problem: &str) -> String {
+    format!("the operator would refuse it: {field}: {problem}\n")
 }
 
 fn row(of: &EngineMemory) -> Vec<String> {

@@ -34,7 +34,8 @@ pub struct CheckArgs {
     config: Option<PathBuf>,
     /// The shape of the model in place of a file, by the names of config.json:
     /// hidden_size=4096,num_hidden_layers=32,num_attention_heads=32,num_key_value_heads=8,intermediate_size=14336,
-    /// vocab_size=128256
+    /// vocab_size=128256,max_position_embeddings=131072. Also head_dim where it is not hidden_size divided by the
+    /// heads, and tie_word_embeddings=true where the model has one table of embeddings
     #[arg(long, value_name = "FIELD=NUMBER,...", value_delimiter = ',', conflicts_with = "config")]
     shape: Vec<String>,
     /// Writes a document for programs.

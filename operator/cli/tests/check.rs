@@ -178,7 +178,7 @@ fn an_objective_that_no_candidate_will_be_compared_by_is_named_with_the_remedy(
 kind: AgentDeployment
 metadata: {{name: support}}
 spec:
-  model: {{uri: http://models.example/react}}
+  model: {{uri: http://models.example/react/}}
   engine: {{backend: Custom, custom: {{builderImage: example.com/builder:1, tritonImage: example.com/triton:1}}}}
   slo:
     objectives:
@@ -193,4 +193,106 @@ spec:
     let (text, end) = told(&[typed(&manifest)]);
     let notes: String = text.lines().filter(|line| line.contains("note:")).map(|line| format!("{line}\n")).collect();
     assert_eq!((notes.as_str(), end.as_str()), (expected, "0"), "{text}");
+}
+
+/// An agent whose spec is accepted by the API server, with these parts.
+fn agent_of(model: &str, engine: &str, agent: &str) -> File {
+    typed(&format!(
+        "apiVersion: slipway.dev/v1alpha1
+kind: AgentDeployment
+metadata: {{name: support}}
+spec:
+  model: {model}
+{engine}
+  slo: {{objectives: [{{name: reply, metric: RequestLatency, percentile: p95, max: 500ms}}]}}
+  agent: {agent}
+"
+    ))
+}
+
+const CUSTOM: &str = "  engine: {backend: Custom, custom: {builderImage: example.com/builder:1, tritonImage: example.com/triton:1}}";
+
+/// What is refused of a manifest, line by line.
+fn refused(file: File) -> Vec<String> {
+    let (text, end) = told(&[file]);
+    assert_eq!(end, "1 of 1 objects would be refused", "{text}");
+    text.lines().skip(1).filter(|line| line.contains("refuse")).map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn what_no_agent_runtime_would_take_is_said_all_at_once() {
+    let agent = r#"
+    systemPrompt: Answer.
+    tools:
+    - {name: tree, type: HTTP, http: {url: 'http://169.254.169.254/tree'}, inputSchema: {type: object,
+        properties: {a: {$ref: '#/$defs/node'}}, $defs: {node: {type: object, properties: {b: {$ref: '#/$defs/node'}}}}}}
+    - {name: look_up, type: HTTP, http: {url: 'http://{host}/x', arguments: [host]}}"#;
+    let model = "{uri: http://models.example/react/}";
+    let refused = refused(agent_of(model, CUSTOM, agent));
+    insta::assert_snapshot!("check_agent_refused", refused.join("\n").replace("; ", ";\n  "));
+}
+
+#[rstest]
+#[case::path("https://llm.example/v1/chat/completions", "")]
+#[case::port("https://llm.example:99999", "")]
+#[case::loopback("http://127.0.0.1:8000", "")]
+#[case::key_in_the_clear("http://llm.example", ", headersFrom: {name: key}")]
+fn an_upstream_that_no_pod_could_ask_is_refused(#[case] url: &str, #[case] key: &str) {
+    let model = format!("{{upstream: {{url: '{url}', model: qwen3{key}}}}}");
+    let (text, end) = told(&[agent_of(&model, "", "{systemPrompt: Answer.}")]);
+    assert_eq!(end, "1 of 1 objects would be refused", "{text}");
+    let case = url.split("//").nth(1).unwrap_or_default().replace(['/', ':', '.'], "_");
+    insta::assert_snapshot!(format!("check_upstream_{case}"), text);
+}
+
+/// What needs no model is said without one.
+#[rstest]
+#[case::version("version: 0.1.0, server: OpenAI", "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu: '1'",
+    "spec.engine.vllm.version: ")]
+#[case::product("server: OpenAI", "H100", "nvidia.com/gpu: '1'",
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"H100\" ")]
+#[case::no_gpu("server: OpenAI", "NVIDIA-H100-80GB-HBM3", "cpu: '8'",
+    "spec.serving.tritonResources.limits: 1 GPUs are needed: set nvidia.com/gpu to 1 or more")]
+fn what_rests_on_no_model_is_refused_without_one(
+    #[case] block: &str,
+    #[case] product: &str,
+    #[case] limit: &str,
+    #[case] expected: &str,
+) {
+    let engine = format!(
+        "  engine: {{backend: VLLM, vllm: {{{block}}}}}
+  hardware: {{nodeSelector: {{nvidia.com/gpu.product: {product}}}}}
+  serving: {{tritonResources: {{limits: {{{limit}}}}}}}"
+    );
+    let refused = refused(agent_of("{uri: 'hf://Qwen/Qwen3-8B'}", &engine, "{systemPrompt: Answer.}"));
+    let expected = format!("the operator would refuse it: {expected}");
+    assert!(refused.len() == 1 && refused[0].starts_with(&expected), "{refused:?}");
+}
+
+#[rstest]
+#[case("https://models.example/react", "use a folder with a manifest.json")]
+#[case("hf://Qwen/Qwen3/8B", "use hf://organization/name@revision")]
+fn a_model_that_no_job_could_read_is_refused(#[case] uri: &str, #[case] remedy: &str) {
+    let refused = refused(agent_of(&format!("{{uri: '{uri}'}}"), CUSTOM, "{systemPrompt: Answer.}"));
+    let begin = format!("the operator would refuse it: spec.model.uri: the model URI {uri:?} is malformed: {remedy}");
+    assert!(refused.len() == 1 && refused[0].starts_with(&begin), "{refused:?}");
+}
+
+/// YAML makes a number of what has no quotes, and the API server's words do not say what to do.
+#[rstest]
+#[case::unquoted("0.7", "must be of type string: \"number\": put it in quotes")]
+#[case::beyond("'2.5'", "write a number from 0 to 2 with at most four places, such as 0.7")]
+#[case::negative("'-1'", "write a number from 0 to 2 with at most four places, such as 0.7")]
+fn a_temperature_is_refused_with_what_to_write(#[case] temperature: &str, #[case] remedy: &str) {
+    let agent = format!("{{systemPrompt: Answer., sampling: {{temperature: {temperature}}}}}");
+    let (text, end) = told(&[agent_of("{uri: http://models.example/react/}", CUSTOM, &agent)]);
+    assert!(text.lines().any(|line| line.contains("temperature") && line.ends_with(remedy)), "{text}");
+    assert_eq!(end, "1 of 1 objects would be refused");
+}
+
+#[test]
+fn the_likeliest_token_may_be_asked_for() {
+    let agent = "{systemPrompt: Answer., sampling: {temperature: '0', topP: '1'}}";
+    let (text, end) = told(&[agent_of("{uri: http://models.example/react/}", CUSTOM, agent)]);
+    assert_eq!(end, "0", "{text}");
 }

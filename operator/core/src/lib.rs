@@ -22,7 +22,6 @@ pub mod prometheus;
 pub mod refusal;
 #[cfg(test)]
 mod reworded;
-pub mod runtime_config;
 pub mod serving;
 pub mod settings;
 pub mod store;

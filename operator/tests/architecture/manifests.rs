@@ -13,7 +13,7 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 18] = [
+const ARROWS: [(&str, Place); 19] = [
     ("crds/vocabulary", Place::Vocabulary),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
@@ -35,6 +35,16 @@ const ARROWS: [(&str, Place); 18] = [
     ),
     ("operator/selection", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-vocabulary"])),
     ("operator/backends", Place::Wire),
+    (
+        "operator/agent-config",
+        Place::Above(&[
+            "slipway-backends",
+            "slipway-crds",
+            "slipway-runtime-config",
+            "slipway-vocabulary",
+            "slipway-worker-contract",
+        ]),
+    ),
     ("agent-runtime", Place::Above(&["slipway-vocabulary", "slipway-runtime-config"])),
     (
         "operator/worker",
@@ -49,6 +59,7 @@ const ARROWS: [(&str, Place); 18] = [
     (
         "operator/core",
         Place::Above(&[
+            "slipway-agent-config",
             "slipway-analysis",
             "slipway-crds",
             "slipway-selection",
@@ -65,12 +76,14 @@ const ARROWS: [(&str, Place); 18] = [
     (
         "operator/cli",
         Place::Above(&[
+            "slipway-agent-config",
             "slipway-analysis",
             "slipway-backends",
             "slipway-crds",
             "slipway-manifest",
             "slipway-selection",
             "slipway-vocabulary",
+            "slipway-worker-contract",
         ]),
     ),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use slipway_worker_contract::{Digest, FailureClass, FetchResult, FetchTask, paths};
+use slipway_worker_contract::{Digest, FailureClass, FetchResult, FetchTask, ModelUri, paths};
 
 use crate::{
     download::{self, Gathered},
@@ -21,7 +21,6 @@ use crate::{
         Access, SourceError, archive, folder,
         listing::{SourceFile, source_digest},
         remote,
-        uri::ModelUri,
     },
     tree,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_worker_contract::{FailureClass, ModelShape, ResolveResult, ResolveTask, ShapeNeed};
+use slipway_worker_contract::{FailureClass, ModelShape, ModelUri, ResolveResult, ResolveTask, ShapeNeed};
 
 use crate::{
     failure::Classify,
@@ -11,7 +11,6 @@ use crate::{
         listing::{SourceFile, source_digest, tokenizer_digest},
         remote,
         shape::{self, Parameters, ShapeError},
-        uri::ModelUri,
     },
 };
 

@@ -8,7 +8,7 @@ use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
     v1alpha1::shared::{ContainerResources, LocalObjectReference},
-    values::{DurationText, Penalty, PositiveDecimal},
+    values::{DurationText, Penalty, Temperature, TopP},
 };
 
 /// The agent that the sidecar runs.
@@ -58,12 +58,12 @@ pub struct Agent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sampling {
-    /// Temperature, up to `2`.
+    /// Temperature, from `0` to `2`. `0` takes the likeliest token always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<PositiveDecimal>,
-    /// Probability that the candidates have together, up to `1`.
+    pub temperature: Option<Temperature>,
+    /// Probability that the candidates have together, above `0` and up to `1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<PositiveDecimal>,
+    pub top_p: Option<TopP>,
     /// Number of candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000000))]

@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::values::PositiveDecimal;
+use crate::values::{NonNegativeDecimal, PositiveDecimal};
 
 /// A PromQL query with a limit for the canary: an absolute one, or a multiple of stable's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -25,7 +25,7 @@ pub struct Guardrail {
     pub query: String,
     /// Maximum value for the canary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<PositiveDecimal>,
+    pub max: Option<NonNegativeDecimal>,
     /// Maximum value for the canary, as a multiple of stable's value, or of the baseline's if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ratio_to_stable: Option<PositiveDecimal>,

@@ -319,6 +319,15 @@ pub enum Problem {
         /// Positions of the model.
         most: u32,
     },
+    /// The checkpoint does not say how long a sequence may be.
+    #[error(
+        "config.json does not say how many positions the model has, so {asked} tokens cannot be checked: add \
+         max_position_embeddings to it, or to --shape"
+    )]
+    NoPositions {
+        /// Tokens asked for.
+        asked: u32,
+    },
     /// Does not fit.
     #[error(
         "{precision} needs {:.1} GiB on each GPU for weights ({:.1}), activations ({:.1}), runtime ({:.1}) and one \

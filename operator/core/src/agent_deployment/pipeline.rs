@@ -21,7 +21,7 @@ use super::{
     },
     world::World,
 };
-use crate::{plan::Note, runtime_config, why::Why};
+use crate::{plan::Note, why::Why};
 
 /// What is said of a choice that nobody had to make.
 const SERVED_ELSEWHERE: &str = "spec.model.upstream names it; nothing is built or measured";
@@ -52,7 +52,8 @@ fn measured(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
 fn elsewhere(world: &World, upstream: &Upstream, inputs: &PlanInputs) -> Planning<Chosen> {
     Planned::of(|parts| {
         accepted_by_sidecars(world)?;
-        if let Some((field, problem)) = runtime_config::problem_of_upstream(&world.name, &world.spec.agent, upstream) {
+        let problems = slipway_agent_config::problems_of_upstream(&world.name, &world.spec.agent, upstream);
+        if let Some((field, problem)) = problems.into_iter().next() {
             return Err(Halt::stopped(Why::SpecRefused { field, problem }));
         }
         parts.add(Parts::of_found(nothing_considered()));

@@ -7,6 +7,7 @@
 mod digest;
 mod manifest;
 mod message;
+mod model_uri;
 mod no_build;
 mod objective;
 pub mod paths;
@@ -29,6 +30,7 @@ pub use crate::{
         BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
+    model_uri::{Compression, ModelUri, UriError},
     no_build::NoBuild,
     profile::{
         AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MOST_WALKED, MeasureSettings, OptimizeFor,

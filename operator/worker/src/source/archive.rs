@@ -11,13 +11,13 @@ use std::{
 
 use flate2::read::GzDecoder;
 use sha2::{Digest as _, Sha256};
+use slipway_worker_contract::Compression;
 use tokio::sync::mpsc;
 
 use super::{
     Access, QUANT_CONFIG, SourceError, Survey,
     listing::{SourceFile, common_folder},
     shape::header_length,
-    uri::Compression,
 };
 use crate::{hash, http::body_error};
 

@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Access, QUANT_CONFIG, SourceError, Survey, listing::SourceFile, shape::header_length, uri::ModelUri};
+use slipway_worker_contract::ModelUri;
+
+use super::{Access, QUANT_CONFIG, SourceError, Survey, listing::SourceFile, shape::header_length};
 use crate::{
     hash::{self, HashError},
     parallel, tree,

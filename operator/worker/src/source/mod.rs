@@ -9,13 +9,11 @@ pub mod folder;
 pub mod listing;
 pub mod remote;
 pub mod shape;
-pub mod uri;
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
 use listing::SourceFile;
-use slipway_worker_contract::{Digest, FailureClass};
-use uri::UriError;
+use slipway_worker_contract::{Digest, FailureClass, UriError};
 
 use crate::{
     failure::Classify,

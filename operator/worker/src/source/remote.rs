@@ -8,14 +8,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use slipway_worker_contract::Digest;
+use slipway_worker_contract::{Digest, ModelUri};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
     Access, QUANT_CONFIG, SourceError, Survey,
     listing::{SourceFile, is_wanted},
     shape::{MAX_HEADER_BYTES, header_length},
-    uri::ModelUri,
 };
 use crate::{
     hash,

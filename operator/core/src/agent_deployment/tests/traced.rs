@@ -1,6 +1,7 @@
 //! Where traces are sent is part of a revision's pods. It is not measured.
 
 use pretty_assertions::assert_eq;
+use slipway_agent_config::problem_of_serving;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Serving, Stage, Tracing},
     profile::ProfilePhase,
@@ -11,7 +12,6 @@ use super::{
     cluster::{Cluster, world},
     profiling::{ended, profiled},
 };
-use crate::runtime_config::problem_of_serving;
 
 fn tracing(endpoint: &str) -> Option<Tracing> {
     let yaml = format!("{{endpoint: {endpoint:?}, sampled: 10%}}");

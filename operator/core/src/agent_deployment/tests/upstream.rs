@@ -235,6 +235,14 @@ fn what_pods_wait_for_is_asked_again_also_after_the_deadline() {
     |spec: &mut AgentDeploymentSpec| spec.model = at("https://127.0.0.1", "qwen3"),
     "spec.model.upstream: url: 127.0.0.1 is a loopback address; name another host, or add its network to allowedNetworks"
 )]
+#[case::a_path_that_the_agent_runtime_adds(
+    |spec: &mut AgentDeploymentSpec| spec.model = at("https://llm.example/v1/chat/completions", "qwen3"),
+    "spec.model.upstream: url: leave out /v1/chat/completions: the agent runtime adds the paths that it asks"
+)]
+#[case::a_port_that_is_none(
+    |spec: &mut AgentDeploymentSpec| spec.model = at("https://llm.example:99999", "qwen3"),
+    "spec.model.upstream: url: port \"99999\" is not one: write a number from 1 to 65535"
+)]
 #[case::a_prompt_that_the_server_writes(
     |spec: &mut AgentDeploymentSpec| spec.agent.prompt_template = Some("{messages} {tools} {systemPrompt}".to_owned()),
     "spec.agent: promptTemplate: has no effect on a chat"

@@ -1,6 +1,7 @@
 //! The agent whose runs are replayed: the served one, its tools answered by the worker. Pure.
 
 use k8s_openapi::api::core::v1::Container;
+use slipway_agent_config::{agent_config, parameters, set_engine};
 use slipway_crds::v1alpha1::{
     agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
     profile::ProfileInputs,
@@ -18,7 +19,6 @@ use crate::{
         triton::ENGINE_VOLUME,
     },
     profile::{rows::unsigned, scope::JobScope, world::ProfileWorld},
-    runtime_config::{self, agent_config, parameters, set_engine},
 };
 
 /// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
@@ -47,7 +47,7 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
 /// The checkpoint whose chat template writes the prompts. Inputs of campaigns say nothing of layouts, so here only an
 /// agent has one that names its dialect.
 pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
-    let template = runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false);
+    let template = slipway_agent_config::chat_template(&inputs.agent, scope.engine().served_by(), false);
     template.filter(|_| !inputs.is_made_up())
 }
 

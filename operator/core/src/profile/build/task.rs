@@ -1,5 +1,6 @@
 //! The worker's task. Pure.
 
+use slipway_agent_config::tokenizer_folder;
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::OptimizeFor as ApiOptimizeFor,
@@ -21,7 +22,7 @@ use crate::{
         rows::{expected, recorded, unsigned},
         scope::{JobScope, Subject},
     },
-    serving::{serve_config, tokenizer_folder},
+    serving::serve_config,
 };
 
 /// The task of a scope, which may spend so much.

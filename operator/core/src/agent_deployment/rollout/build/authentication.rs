@@ -4,6 +4,7 @@
 //! A plan says who may call. Rates are those of the spec as it is: the sidecar reloads them.
 
 use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
+use slipway_agent_config::{ISSUER_AUTHORITIES_FOLDER, ISSUER_KEYS};
 use slipway_crds::v1alpha1::{
     agent_deployment::{Authentication as ApiAuthentication, NamedTenantRate, TenantRate as ApiRate, TenantRates},
     shared::{ConfigMapKeyReference, SecretKeyReference},
@@ -16,7 +17,6 @@ use crate::{
         template::{config_map_volume, mount, read_only},
         view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config::{self, ISSUER_AUTHORITIES_FOLDER, ISSUER_KEYS},
 };
 
 /// Folder and file of the tokens of clients.
@@ -30,7 +30,7 @@ pub(super) fn config(plan: &RevisionPlan, rates: Option<&TenantRates>) -> Option
     let ApiAuthentication { tokens_from, jwt, rates: _ } = plan.authentication.as_ref()?;
     Some(Authentication {
         tokens: tokens_from.as_ref().map(|_| path(TOKENS)),
-        jwt: jwt.as_ref().map(runtime_config::json_web_tokens),
+        jwt: jwt.as_ref().map(slipway_agent_config::json_web_tokens),
         rates: rates.map(of_tenants).unwrap_or_default(),
     })
 }

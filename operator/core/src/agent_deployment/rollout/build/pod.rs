@@ -9,6 +9,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
+use slipway_agent_config::{AUTHORITIES_FOLDER, HEADERS_FOLDER};
 use slipway_backends::{no_build, tensorrt_llm::launch, triton};
 use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResources};
 use slipway_runtime_config::ChatTemplate;
@@ -30,7 +31,6 @@ use crate::{
         triton::environment,
         view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config::{self, AUTHORITIES_FOLDER, HEADERS_FOLDER},
     serving::serve_config,
     settings::Settings,
 };
@@ -271,7 +271,7 @@ fn startup_probe(served: &Served) -> Probe {
 /// The checkpoint whose chat template writes the prompts of a plan's pods. An upstream has its own.
 pub(super) fn chat_template(plan: &RevisionPlan) -> Option<ChatTemplate> {
     let is_default = plan.layout.prompts_by_chat_template();
-    runtime_config::chat_template(&plan.agent, plan.served.artifact()?.engine.served_by, is_default)
+    slipway_agent_config::chat_template(&plan.agent, plan.served.artifact()?.engine.served_by, is_default)
 }
 
 fn probe(path: &str, port: i32) -> Probe {

@@ -12,6 +12,7 @@ use k8s_openapi::{
         util::intstr::IntOrString,
     },
 };
+use slipway_agent_config::{Asked, ServedAgent};
 use slipway_crds::labels;
 
 use super::{authentication, network_policy, pod, pool, preflight, traces};
@@ -22,7 +23,6 @@ use crate::{
         world::World,
     },
     plan::Child,
-    runtime_config::{self, Asked, ServedAgent},
 };
 
 /// Port of the Services.
@@ -50,7 +50,7 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     let objectives = plan.layout.objectives(&world.spec.slo.objectives);
-    let mut config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &objectives);
+    let mut config = slipway_agent_config::runtime_config(&world.name, hash, served_agent(plan), &objectives);
     config.chat_template = pod::chat_template(plan);
     let rates = world.spec.serving.authentication.as_ref().map(|edited| &edited.rates);
     config.authentication = authentication::config(plan, rates);

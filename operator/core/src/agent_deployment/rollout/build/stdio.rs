@@ -9,6 +9,7 @@ use k8s_openapi::{
     api::core::v1::{Container, EmptyDirVolumeSource, EnvFromSource, SecretEnvSource, Volume, VolumeMount},
     apimachinery::pkg::api::resource::Quantity,
 };
+use slipway_agent_config::{bridge_folder, bridge_socket};
 use slipway_crds::v1alpha1::{agent_deployment::StdioServer, shared::ContainerResources};
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
         resources::{Bound, bounded},
         template::{empty_dir, mount, read_only},
     },
-    runtime_config::{bridge_folder, bridge_socket},
 };
 
 const BRIDGE_VOLUME: &str = "mcp-bridge";

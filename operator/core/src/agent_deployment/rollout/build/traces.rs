@@ -10,22 +10,21 @@ use crate::{
         template::{config_map_volume, mount, read_only, secret_volume},
         view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config,
 };
 
 const HEADERS_VOLUME: &str = "tracing-headers";
 
 /// The sidecar's configuration for the receiver of a plan.
 pub(super) fn config(plan: &RevisionPlan, namespace: &str) -> Option<Tracing> {
-    let tracing = runtime_config::tracing(plan.tracing.as_ref()?);
+    let tracing = slipway_agent_config::tracing(plan.tracing.as_ref()?);
     Some(Tracing { namespace: Some(namespace.to_owned()), ..tracing })
 }
 
 /// What the sidecar's container mounts.
 pub(super) fn mounts(plan: &RevisionPlan) -> Vec<VolumeMount> {
     let places = [
-        (HEADERS_VOLUME.to_owned(), runtime_config::TRACING_HEADERS_FOLDER),
-        (authorities_volume(), runtime_config::TRACING_AUTHORITIES_FOLDER),
+        (HEADERS_VOLUME.to_owned(), slipway_agent_config::TRACING_HEADERS_FOLDER),
+        (authorities_volume(), slipway_agent_config::TRACING_AUTHORITIES_FOLDER),
     ];
     let volumes = volumes(plan);
     let is_there = |name: &str| volumes.iter().any(|volume| volume.name == name);

@@ -2,13 +2,14 @@
 
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
+use slipway_agent_config::{UPSTREAM_AUTHORITIES_FOLDER, UPSTREAM_HEADERS_FOLDER};
+
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
     jobs::{
         template::{config_map_volume, mount, read_only, secret_volume},
         view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config::{UPSTREAM_AUTHORITIES_FOLDER, UPSTREAM_HEADERS_FOLDER},
 };
 
 const HEADERS_VOLUME: &str = "upstream-headers";

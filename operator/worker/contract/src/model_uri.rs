@@ -1,4 +1,4 @@
-//! Model URIs. Pure.
+//! Where a checkpoint is: the URIs of `spec.model.uri`. Pure.
 
 use std::{fmt, str::FromStr};
 

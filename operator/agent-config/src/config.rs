@@ -1,22 +1,21 @@
-//! The configuration of the agent runtime, when it serves and when it is measured. Pure.
+//! The configuration of the agent runtime, when it serves and when it is measured.
 
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
         Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, IssuerKeys,
-        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool,
+        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Tool as ApiTool,
         ToolType, Tracing as ApiTracing, Upstream as ApiUpstream, WrittenObjective,
     },
-    values::{Penalty, PositiveDecimal},
+    values::{Penalty, Temperature, TopP},
 };
 use slipway_runtime_config::{
-    Authentication, ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective,
-    McpServer, Parameter, Problem, Rates, ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect,
-    ToolKind, Tracing, Upstream,
+    ChatTemplate, CircuitBreaker, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective, McpServer, Parameter,
+    ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind, Tracing, Upstream,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
-use crate::serving::{checkpoint_folder, tokenizer_folder};
+use crate::folders::{checkpoint_folder, tokenizer_folder};
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
@@ -35,7 +34,7 @@ pub const UPSTREAM_HEADERS_FOLDER: &str = "/etc/slipway/upstream-headers";
 /// Folder in which the ConfigMap with its certificate authorities is mounted.
 pub const UPSTREAM_AUTHORITIES_FOLDER: &str = "/etc/slipway/upstream-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
-const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
+pub(crate) const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Folder with the sockets of the bridges to servers of the pod's own, one folder a server.
 const BRIDGES_FOLDER: &str = "/slipway/mcp";
 /// How such a server is asked for at its socket.
@@ -96,7 +95,7 @@ pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
 }
 
 /// The same of a server elsewhere. Runs are the limit of its requests, so none waits for another.
-fn set_upstream(config: &mut RuntimeConfig, api: &ApiUpstream) {
+pub(crate) fn set_upstream(config: &mut RuntimeConfig, api: &ApiUpstream) {
     let ApiUpstream { url, model, api, headers_from, authorities_from, allowed_networks, max_in_flight, retries } = api;
     let engine = &mut config.engine;
     engine.endpoint.clone_from(url);
@@ -109,53 +108,6 @@ fn set_upstream(config: &mut RuntimeConfig, api: &ApiUpstream) {
         max_in_flight: Some(unsigned(*max_in_flight)),
         retries: unsigned(*retries),
     });
-}
-
-/// What of an upstream, or of an agent that asks it, no sidecar could be configured with. It is the field of the spec,
-/// and what is wrong in it; absent if nothing is.
-pub fn problem_of_upstream(
-    agent_deployment: &str,
-    agent: &Agent,
-    upstream: &ApiUpstream,
-) -> Option<(&'static str, String)> {
-    let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
-    set_upstream(&mut config, upstream);
-    let problems = config.validate_as_written().err()?;
-    let of_upstream = |Problem { field, .. }: &Problem| field.strip_prefix("triton.").map(str::to_owned);
-    let line = |problem: &Problem| match of_upstream(problem) {
-        Some(field) => {
-            let field = field.strip_prefix("upstream.").unwrap_or(&field).replace("endpoint", "url");
-            let fault = problem.fault.to_string().replace("triton.endpoint", "url").replace("triton.dialect", "api");
-            format!("{field}: {fault}")
-        }
-        None => in_words_of_the_spec(problem, agent).replace("triton.dialect", "model.upstream.api"),
-    };
-    let is_of_agent = problems.iter().any(|problem| of_upstream(problem).is_none());
-    let lines = problems.iter().filter(|problem| of_upstream(problem).is_none() == is_of_agent).map(line);
-    let field = if is_of_agent { "spec.agent" } else { "spec.model.upstream" };
-    Some((field, lines.collect::<Vec<_>>().join("; ")))
-}
-
-/// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
-pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
-    let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
-    config.mcp_servers = mcp_servers(agent);
-    // What the engine takes does not concern the agent: a rule of the API compares the two.
-    config.engine.dialect = TextDialect::OpenAi;
-    let problems = config.validate_as_written().err()?;
-    let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(problem, agent)).collect();
-    Some(lines.join("; "))
-}
-
-/// What of the serving no sidecar could be configured with, in the words of its spec; absent if nothing is.
-pub fn problem_of_serving(agent_deployment: &str, serving: &Serving) -> Option<String> {
-    let mut config = RuntimeConfig::new(agent_deployment, "revision", TRITON_ENDPOINT);
-    config.tracing = serving.tracing.as_ref().map(tracing);
-    let jwt = serving.authentication.as_ref().and_then(|clients| clients.jwt.as_ref());
-    config.authentication =
-        jwt.map(|jwt| Authentication { tokens: None, jwt: Some(json_web_tokens(jwt)), rates: Rates::default() });
-    let problems = config.validate_as_written().err()?;
-    Some(problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; "))
 }
 
 /// The sidecar's configuration for the tokens of an issuer.
@@ -182,51 +134,6 @@ pub fn tracing(api: &ApiTracing) -> Tracing {
     tracing.headers_from = headers_from.as_ref().map(|_| TRACING_HEADERS_FOLDER.to_owned());
     tracing.authorities_from = authorities_from.as_ref().map(|_| TRACING_AUTHORITIES_FOLDER.to_owned());
     tracing
-}
-
-/// A problem of the sidecar's, with fields as the API has them.
-fn in_words_of_the_spec(Problem { field, fault }: &Problem, agent: &Agent) -> String {
-    let fault = match fault {
-        Fault::UnknownPlaceholder { placeholder } => {
-            format!("placeholder {{{placeholder}}} is not an argument; add it to arguments")
-        }
-        Fault::Other(words) => words.clone(),
-    };
-    format!("{}: {fault}", field_of_the_spec(&at_its_place(field, agent)))
-}
-
-/// The API has servers among its tools, and so counts both together.
-fn at_its_place(path: &str, agent: &Agent) -> String {
-    let place = |list: &str, is_server: bool| {
-        let (index, rest) = path.strip_prefix(list)?.strip_prefix('[')?.split_once(']')?;
-        let mut places = (0..).zip(&agent.tools).filter(|(_, tool)| (tool.kind == ToolType::MCP) == is_server);
-        let (place, _): (usize, _) = places.nth(index.parse().ok()?)?;
-        let block = if is_server { ".mcp" } else { "" };
-        Some(format!("tools[{place}]{block}{rest}"))
-    };
-    place("tools", false).or_else(|| place("mcpServers", true)).unwrap_or_else(|| path.to_owned())
-}
-
-/// Fields of a tool that the API has one level higher, or in other units.
-const FIELDS_OF_TOOLS: [(&str, &str); 7] = [
-    (".http.timeoutMilliseconds", ".timeout"),
-    (".http.maxInFlight", ".maxInFlight"),
-    (".http.circuitBreaker", ".circuitBreaker"),
-    (".mcp.timeoutMilliseconds", ".timeout"),
-    (".mcp.maxInFlight", ".maxInFlight"),
-    (".mcp.circuitBreaker", ".circuitBreaker"),
-    (".pauseMilliseconds", ".pause"),
-];
-
-/// The path of a field in the API: a tool's kind is not a level of it, and the parameters are called arguments.
-fn field_of_the_spec(path: &str) -> String {
-    let of_the_spec = |part: &str| {
-        part.strip_prefix("parameters").map_or_else(|| part.to_owned(), |index| format!("arguments{index}"))
-    };
-    let spec_of_sampling = |part: &str| part.strip_suffix("Thousandths").unwrap_or(part).to_owned();
-    let parts = path.split('.').filter(|part| *part != "kind");
-    let path = parts.map(of_the_spec).map(|part| spec_of_sampling(&part)).collect::<Vec<_>>().join(".");
-    FIELDS_OF_TOOLS.iter().fold(path, |path, (ours, theirs)| path.replace(ours, theirs))
 }
 
 /// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of
@@ -265,18 +172,13 @@ pub fn chat_template(agent: &Agent, served_by: ServedBy, is_default: bool) -> Op
 fn sampling(sampling: &ApiSampling) -> Sampling {
     let ApiSampling { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed } = sampling;
     Sampling {
-        temperature_thousandths: temperature.as_ref().map(thousandths),
-        top_p_thousandths: top_p.as_ref().map(thousandths),
+        temperature_thousandths: temperature.as_ref().map(Temperature::thousandths),
+        top_p_thousandths: top_p.as_ref().map(TopP::thousandths),
         top_k: top_k.map(unsigned),
         presence_penalty_thousandths: presence_penalty.as_ref().map(Penalty::thousandths),
         frequency_penalty_thousandths: frequency_penalty.as_ref().map(Penalty::thousandths),
         seed: seed.map(unsigned),
     }
-}
-
-/// Rounded up, so that what is above zero stays so; what is far too large is refused as such.
-fn thousandths(value: &PositiveDecimal) -> u32 {
-    (value.value().min(1e6) * 1_000.0).ceil() as u32
 }
 
 /// Integers of the API are signed; its bounds keep them above zero.
@@ -307,7 +209,7 @@ pub fn parameters(tool: &ApiTool, http: &ApiHttpTool) -> Vec<Parameter> {
     names.into_iter().map(|name| Parameter { name: name.clone() }).collect()
 }
 
-fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
+pub(crate) fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     let mut result = HttpTool::new(&http.url);
     result.method = match http.method {
         ApiMethod::GET => HttpMethod::Get,
@@ -331,7 +233,7 @@ fn circuit_breaker(breaker: &ApiBreaker) -> CircuitBreaker {
     CircuitBreaker { failures: unsigned(*failures), pause_milliseconds: pause.microseconds().div_ceil(1_000) }
 }
 
-fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
+pub(crate) fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
     let tools = agent.tools.iter().enumerate();
     tools.filter_map(|(place, tool)| Some(mcp_server(place, tool, tool.mcp.as_ref()?))).collect()
 }

@@ -1,0 +1,29 @@
+//! What the operator would refuse of a spec that the API server accepts, as far as the spec alone tells. Pure.
+//!
+//! What it would refuse of the model is said by [`crate::memory::memory`].
+
+use slipway_agent_config as agent_config;
+use slipway_crds::v1alpha1::AgentDeploymentSpec;
+use slipway_worker_contract::ModelUri;
+
+use crate::{
+    check::Problem,
+    memory::{self, Refused},
+};
+
+/// Every reason at once, in the words of the operator. `has_model` says that the model is known: what rests on it, and
+/// on the GPU, is then said with its memory.
+pub fn refusals(name: &str, spec: &AgentDeploymentSpec, has_model: bool) -> Vec<Problem> {
+    let of = |field: &str, message: String| Problem { field: Some(field.to_owned()), message };
+    let unread = spec.model.uri.as_deref().and_then(|uri| uri.parse::<ModelUri>().err());
+    let uri = unread.map(|error| of("spec.model.uri", error.to_string()));
+    let agent = agent_config::problem(name, &spec.agent).map(|problem| of("spec.agent", problem));
+    let serving = agent_config::problem_of_serving(name, &spec.serving).map(|problem| of("spec.serving", problem));
+    let upstream = spec.upstream().map(|upstream| agent_config::problems_of_upstream(name, &spec.agent, upstream));
+    let is_told = |field: &str| field == "spec.agent" && agent.is_some();
+    let upstream = upstream.unwrap_or_default().into_iter().filter(|(field, _)| !is_told(field));
+    let upstream: Vec<_> = upstream.map(|(field, problem)| of(field, problem)).collect();
+    let of_any_model = if has_model { Vec::new() } else { memory::refused_of_any_model(spec) };
+    let engine = of_any_model.into_iter().map(|Refused { field, problem }| of(&field, problem));
+    uri.into_iter().chain(engine).chain(agent).chain(serving).chain(upstream).collect()
+}
