@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use slipway_e2e::{
     agents::{facts_agent, namespace_with_servers},
+    cluster,
     namespace::Namespace,
 };
 
@@ -190,5 +191,54 @@ async fn each_mistake_is_told_with_its_field_and_its_remedy() {
     }
     let wrong: Vec<_> = told.iter().filter_map(|(_, outcome)| outcome.as_ref().err()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    namespace.delete().await.unwrap();
+}
+
+/// Path of the schema of a temperature in the definition.
+const TEMPERATURE: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/agent/properties/sampling\
+                           /properties/temperature";
+
+/// What kubectl says; the test ends where it fails.
+fn kubectl(arguments: &[&str]) -> String {
+    let output = cluster::kubectl(arguments).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Sets the schema of a temperature. Gives the one before.
+fn exchange_schema(schema: &Value) -> Value {
+    let definition = ["crd", "agentdeployments.slipway.dev"];
+    let before: Value = serde_json::from_str(&kubectl(&[&["get", "-o", "json"], &definition[..]].concat())).unwrap();
+    let before = before.pointer(TEMPERATURE).unwrap().clone();
+    let patch = json!([{"op": "replace", "path": TEMPERATURE, "value": schema}]).to_string();
+    kubectl(&[&["patch", "--type=json", "-p", &patch], &definition[..]].concat());
+    before
+}
+
+/// A definition of another release may keep what this operator cannot read.
+#[tokio::test]
+async fn an_object_that_the_operator_cannot_read_says_which_field_and_goes_on_once_it_can() {
+    let namespace = namespace_with_servers("unreadable").await.unwrap();
+    let mut agent = facts_agent().unwrap();
+    let name = "agentdeployment/unreadable";
+    agent["metadata"]["name"] = json!("unreadable");
+    let ours = exchange_schema(&json!({"type": "string"}));
+    agent["spec"]["agent"]["sampling"] = json!({"temperature": "hot"});
+    let path = std::env::temp_dir().join(format!("{}.json", namespace.name()));
+    std::fs::write(&path, agent.to_string()).unwrap();
+    let applied = namespace.kubectl_apply(&path.display().to_string());
+    exchange_schema(&ours);
+    applied.unwrap();
+    let of = |arguments: &[&str]| kubectl(&[&["--namespace", namespace.name()], arguments].concat());
+    let stalled = "jsonpath={.status.conditions[?(@.type=='Stalled')].reason}";
+    of(&["wait", name, "--timeout=60s", &format!("--for={stalled}=Unreadable")]);
+    let message = of(&["get", name, "-o", "jsonpath={.status.conditions[?(@.type=='Stalled')].message}"]);
+    let expected = r#"spec.agent.sampling.temperature: "hot" is not a temperature: write a number from 0 to 2"#;
+    assert!(message.starts_with(expected), "{message}");
+    namespace.wait_for_event("unreadable", "Unreadable", LIMIT).await.unwrap();
+
+    of(&["patch", name, "--type=merge", "-p", r#"{"spec": {"agent": {"sampling": {"temperature": "0"}}}}"#]);
+    of(&["wait", name, "--timeout=300s", "--for=condition=Ready"]);
+    std::fs::remove_file(&path).unwrap();
     namespace.delete().await.unwrap();
 }

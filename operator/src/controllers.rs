@@ -28,7 +28,7 @@ use crate::{
     },
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic, publish_panic_as_event},
-    store,
+    store, unreadable,
     watches::{self, Controlled, Named, Queues, Watches},
 };
 
@@ -81,10 +81,7 @@ where
             context.metrics.reconciled(&K::kind(&()), outcome(&result), started.elapsed());
             result
         }
-        Err(invalid) => {
-            warn!(name = invalid.metadata.name, error = %invalid.error, "an object cannot be read and is left alone");
-            Ok(Action::await_change())
-        }
+        Err(invalid) => unreadable::tell::<K>(&context, &invalid).await,
     }
 }
 

@@ -22,4 +22,5 @@ pub mod server;
 pub mod settings_file;
 pub mod store;
 pub mod turns;
+pub mod unreadable;
 pub mod watches;

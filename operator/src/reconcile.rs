@@ -347,7 +347,7 @@ where
     let told = match (context.leadership.check(), serde_json::to_value(object)) {
         (Ok(()), Ok(value)) => {
             let generation = object.meta().generation.unwrap_or_default();
-            let status = panicked_status(value, &note.message, (generation, (context.clock)()));
+            let status = stalled_status(value, (note.reason, &note.message), (generation, (context.clock)()));
             record::status(&context.client, object, None, &status).await.map(drop)
         }
         (Err(_), _) | (_, Err(_)) => return,
@@ -359,13 +359,17 @@ where
 }
 
 /// The status of an object as it is, but for `Stalled` and `Reconciling`.
-fn panicked_status(mut object: Value, message: &str, dated: (i64, Timestamp)) -> Value {
+pub(crate) fn stalled_status(
+    mut object: Value,
+    (reason, message): (Reason, &str),
+    dated: (i64, Timestamp),
+) -> Value {
     let mut status = object.get_mut("status").map(Value::take).filter(Value::is_object);
     let status = status.get_or_insert_with(|| serde_json::json!({}));
     let present = status.get("conditions").cloned().unwrap_or_default();
     let mut all: Vec<Condition> = serde_json::from_value(present).unwrap_or_default();
     for (condition, is_true) in [(ConditionType::Reconciling, false), (ConditionType::Stalled, true)] {
-        let draft = Draft { condition, is_true, reason: Reason::ReconcilePanicked, message: message.to_owned() };
+        let draft = Draft { condition, is_true, reason, message: message.to_owned() };
         let condition = conditions::dated(draft, &all, dated);
         all = conditions::with(&all, condition);
     }
@@ -420,7 +424,7 @@ mod tests {
         let stalled = condition("Stalled", "False", "UpToDate", "", long_ago);
         let object = json!({"kind": "Engine", "status": {"artifact": "a", "conditions": [ready, stalled]}});
         let now: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
-        let status = panicked_status(object, "a defect", (3, now));
+        let status = stalled_status(object, (Reason::ReconcilePanicked, "a defect"), (3, now));
         let [ready, stalled, reconciling] = [
             ready,
             condition("Stalled", "True", "ReconcilePanicked", "a defect", "2026-02-01T00:00:00Z"),
@@ -432,7 +436,7 @@ mod tests {
     #[test]
     fn an_object_without_a_status_gets_one() {
         let now: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
-        let status = panicked_status(json!({"kind": "Engine"}), "a defect", (1, now));
+        let status = stalled_status(json!({"kind": "Engine"}), (Reason::ReconcilePanicked, "a defect"), (1, now));
         let types: Vec<_> = status["conditions"].as_array().unwrap().iter().map(|c| c["type"].clone()).collect();
         assert_eq!(types, ["Reconciling", "Stalled"]);
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -80,6 +80,41 @@ where
     }
     let refused = |source| RecordError::Status { kind: K::kind(&()).into_owned(), name, source: Box::new(source) };
     written.map(Some).map_err(refused)
+}
+
+/// Rewrites the status of an object that this release may be unable to read, whatever its form. `rewrite` gives the
+/// status as it should be, or none; nothing is written where it is so already. Gives whether something was.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn rewritten_status<K>(
+    client: &Client,
+    (namespace, name): (&str, &str),
+    rewrite: impl FnOnce(&Value) -> Option<Value>,
+) -> Result<bool, RecordError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let refused = |source| RecordError::Status {
+        kind: K::kind(&()).into_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&()));
+    let Some(found) = api.get_opt(name).await.map_err(refused)? else { return Ok(false) };
+    let object = serde_json::to_value(&found).map_err(|error| refused(kube::Error::SerdeError(error)))?;
+    let Some(status) = rewrite(&object).filter(|status| object.get("status") != Some(status)) else {
+        return Ok(false);
+    };
+    let patch = serde_json::json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "resourceVersion": found.resource_version() },
+        "status": status,
+    });
+    let params = PatchParams::apply(labels::STATUS_FIELD_MANAGER).force();
+    api.patch_status(name, &params, &Patch::Apply(&patch)).await.map_err(refused)?;
+    Ok(true)
 }
 
 /// The first field of a status that was not kept: the CRD of the cluster is older than this operator. Decisions follow

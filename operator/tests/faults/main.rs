@@ -24,6 +24,7 @@ mod planted;
 mod server;
 mod stories;
 mod story;
+mod unreadable;
 mod users;
 mod watched;
 mod watches;
@@ -233,7 +234,7 @@ async fn every_fault_strikes_these_kinds_of_writes() {
     assert_eq!(kinds, KINDS_OF_WRITES);
 }
 
-const KINDS_OF_WRITES: [&str; 56] = [
+const KINDS_OF_WRITES: [&str; 58] = [
     "DELETE configmaps",
     "DELETE controllerrevisions",
     "DELETE deployments",
@@ -267,6 +268,7 @@ const KINDS_OF_WRITES: [&str; 56] = [
     "PATCH services serve",
     "POST engines build",
     "POST events ApplyFailed",
+    "POST events ArtifactLost",
     "POST events BaselineStarting",
     "POST events ConfigurationChosen",
     "POST events ConfigurationFound",
@@ -282,6 +284,7 @@ const KINDS_OF_WRITES: [&str; 56] = [
     "POST events RolloutAdvanced",
     "POST events RolloutProgressing",
     "POST events StoreSwept",
+    "POST events UpdatingInPlace",
     "POST jobs build",
     "POST jobs fetch",
     "POST jobs profile",

@@ -54,13 +54,13 @@ impl Rig {
     }
 }
 
-fn stage(world: &World, agent: &str) -> Value {
+pub fn stage(world: &World, agent: &str) -> Value {
     let object = world.server.state().store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, agent));
     object.map(|agent| agent["status"]["stage"].clone()).unwrap_or_default()
 }
 
 /// Why it has stopped, if it has: reason and message.
-fn stalled(world: &World, agent: &str) -> Option<(String, String)> {
+pub fn stalled(world: &World, agent: &str) -> Option<(String, String)> {
     let object = world.server.state().store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, agent))?;
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let stalled = conditions.find(|condition| condition["type"] == "Stalled" && condition["status"] == "True")?;

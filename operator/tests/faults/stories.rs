@@ -95,11 +95,16 @@ impl Story {
     }
 }
 
-/// What costs a GPU or a transfer is made once in a story, however many agents need it, and again only where a person
-/// has removed it.
+/// What costs a GPU or a transfer is made once in a story, however many agents need it. It is made again only where a
+/// person has removed it, or the store has lost it.
 fn made_twice(store: &Store) -> Vec<String> {
     let (mut made, mut twice) = (BTreeMap::<String, &str>::new(), Vec::new());
-    for Change { key, object, happened, writer, .. } in &store.changes {
+    let mut is_lost = false;
+    for Change { key, object, happened, writer, version } in &store.changes {
+        if !is_lost && *version > store.volume.lost_at && store.volume.lost_at > 0 {
+            is_lost = true;
+            made.clear();
+        }
         if key.kind != ENGINES && key.kind != JOBS {
             continue;
         }
@@ -282,6 +287,24 @@ pub fn cleaned() -> Story {
     Story::new("cleaned", acts, &stages).from(2).leaves(&[])
 }
 
+/// The node has room for the pods that serve and for no other: they are drained one after the other. A revision whose
+/// pods fail gets the room of one, and gives it back.
+pub fn in_place() -> Story {
+    let drained = Act::Edit(json!({
+        "rollout": {"capacity": "InPlace", "capacityDeadline": "1m"}, "serving": {"replicas": 2},
+    }));
+    let broken = prompt(cluster::BROKEN);
+    let acts = vec![Act::Create, drained, Act::Room(Some(2)), prompt("Think."), broken, prompt("Twice."), Act::Delete];
+    Story::new("in-place", acts, &["Serving", "Serving", "Serving", "Serving", "Stalled", "Serving", ""]).from(3)
+}
+
+/// The artifact store is restored from nothing. What serves goes on; the next revision's pod misses its engine, which
+/// is built again once the checkpoint has been fetched again.
+pub fn lost() -> Story {
+    let acts = vec![Act::Create, Act::LoseStore, prompt("Think."), Act::Delete, WEEK];
+    Story::new("lost", acts, &["Serving", "Serving", "Serving", "", ""]).from(2).leaves(&[])
+}
+
 /// More models than a status has room for.
 pub fn models() -> Story {
     let edits = (0..17).map(|number| model(&format!("http://models.example/{number}")));
@@ -295,6 +318,6 @@ pub fn models() -> Story {
 pub fn all() -> Vec<Story> {
     let short = [blue_green(), leftovers(), shared(), releases(), tomorrow(), quota()];
     let long = [elsewhere(), retention(), canary(), models(), asking(), equipped(), canary().watched()];
-    let left = [abandoned(), cleaned(), mirrored()];
+    let left = [abandoned(), cleaned(), mirrored(), in_place(), lost()];
     short.into_iter().chain(long).chain(left).collect()
 }

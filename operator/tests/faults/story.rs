@@ -39,6 +39,10 @@ pub enum Act {
     Retain(i64),
     /// Gives the namespace a quota: numbers by resource. None takes it away.
     Quota(Option<(&'static str, usize)>),
+    /// Gives the node room for so many pods of agents. None gives it room for all.
+    Room(Option<usize>),
+    /// Restores the artifact store's volume from nothing.
+    LoseStore,
     /// Applies the agent, and beside it another one whose model is the same from a mirror.
     CreateBoth,
     /// Applies only the one beside.

@@ -162,6 +162,12 @@ impl World {
             Act::DeleteOther => self.delete(OTHER),
             Act::Wait(seconds) => self.pass(*seconds),
             Act::Quota(quota) => self.limit(*quota),
+            Act::Room(pods) => self.server.state().store.room = *pods,
+            Act::LoseStore => {
+                let store = &mut self.server.state().store;
+                let version = store.version();
+                store.volume.lose(version);
+            }
             Act::Tomorrow => later::leave(&mut self.server.state().store),
             Act::Remove(kind) => self.remove(*kind),
             Act::Dataset => kubelet::write_dataset(&mut self.server.state().store),

@@ -81,8 +81,15 @@ impl Schema {
         apply_defaults(self.root(), &object)
     }
 
-    /// What is wrong with an object, and with its change.
+    /// What is wrong with an object, and with its change. What was wrong before and has not changed passes: validation
+    /// ratcheting of CustomResources, on by default since Kubernetes 1.30.
     pub fn problems(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut causes = self.all_problems(object, old);
+        causes.retain(|cause| !old.is_some_and(|old| is_unchanged(&cause.field, object, old)));
+        causes
+    }
+
+    fn all_problems(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let findings = self.structure.findings(object);
         let mut causes: Vec<Cause> = findings.iter().map(cause).collect();
         if findings.iter().any(|finding| finding.problem.keeps_rules_unchecked()) {
@@ -101,6 +108,13 @@ impl Schema {
         causes.extend(errors.as_slice().iter().map(told));
         causes
     }
+}
+
+/// Whether a field is there and the same in both. An item of a list is the same where its whole list is.
+fn is_unchanged(path: &str, object: &Value, old: &Value) -> bool {
+    let path = path.split('[').next().unwrap_or_default().trim_start_matches('.');
+    let at = |object: &Value| path.split('.').try_fold(object.clone(), |value, name| value.get(name).cloned());
+    !path.is_empty() && at(object).is_some_and(|value| at(old) == Some(value))
 }
 
 /// The cause that the API server names for a problem (`k8s.io/apimachinery/pkg/util/validation/field`: `ErrorType`).

@@ -61,6 +61,8 @@ pub struct Store {
     pub changes: Vec<Change>,
     /// What Jobs have left on the volume of the artifact store.
     pub volume: Volume,
+    /// Pods of agents for which the node has room; any number if none is said.
+    pub room: Option<usize>,
     forgotten: u64,
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use slipway_crds::identity::content_hash;
+use slipway_crds::{identity::content_hash, labels};
 use slipway_operator_core::agent_deployment::world::DatasetView;
 use slipway_worker_contract::{
-    BuildResult, Campaign, Digest, FetchResult, Latency, LatencyMetric, MeasurementVerdict, Message, Outcome,
+    BuildResult, Campaign, Digest, FailureClass, FetchResult, Latency, LatencyMetric, MeasurementVerdict, Message, Outcome,
     Percentile, ProfileEnd, ProfileResult, ProfileTask, QualityResult, QualityTask, ReferenceScores, ResolveResult,
     Row, SweepResult, Task,
 };
@@ -14,12 +14,14 @@ use slipway_worker_contract::{
 use super::{BROKEN, all};
 use crate::{
     api::{
-        kinds::{CLAIMS, CONFIG_MAPS, PODS},
+        kinds::{CLAIMS, CONFIG_MAPS, ENGINES, PODS},
         store::{Key, Store, Writer, is_going},
     },
     story::NAMESPACE,
 };
 
+/// What the scheduler says where the node has no room.
+const NO_ROOM: &str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.";
 /// Bytes of a termination message that a pod of few containers keeps.
 const MESSAGE_BYTES: usize = 4_096;
 
@@ -31,11 +33,8 @@ pub fn step(store: &mut Store, now: &str) {
         }
         let mut next = (*pod).clone();
         match pod["status"]["phase"].as_str() {
-            Some("Pending") if pod["spec"].get("nodeName").is_none() => {
-                next["spec"]["nodeName"] = json!("node");
-                next["status"] = json!({"phase": "Pending", "startTime": now, "conditions": [
-                    {"type": "PodScheduled", "status": "True"}]});
-            }
+            Some("Pending") if pod["spec"].get("nodeName").is_none() => place(store, &mut next, now),
+            Some("Pending") if has_volumes(store, &key, &pod) && misses_engine(store, &pod) => miss(&mut next, now),
             Some("Pending") if has_volumes(store, &key, &pod) => start(&mut next, now),
             Some("Running") => run(store, &key, &mut next, now),
             _ => continue,
@@ -43,6 +42,21 @@ pub fn step(store: &mut Store, now: &str) {
         if next != *pod {
             store.put(key, next, Writer::Cluster);
         }
+    }
+}
+
+/// A pod gets the node, or reads that it has no room. Jobs' pods always have some.
+fn place(store: &Store, pod: &mut Value, now: &str) {
+    let serves = |pod: &Value| pod["spec"]["restartPolicy"] != "Never";
+    let is_placed = |pod: &Value| serves(pod) && pod["spec"].get("nodeName").is_some();
+    let placed = store.of_kind(PODS).filter(|(_, pod)| is_placed(pod)).count();
+    if !serves(pod) || store.room.is_none_or(|room| placed < room) {
+        pod["spec"]["nodeName"] = json!("node");
+        pod["status"] = json!({"phase": "Pending", "startTime": now, "conditions": [
+            {"type": "PodScheduled", "status": "True"}]});
+    } else if pod["status"].get("conditions").is_none() {
+        pod["status"] = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": NO_ROOM, "lastTransitionTime": now}]});
     }
 }
 
@@ -57,6 +71,33 @@ fn has_volumes(store: &Store, key: &Key, pod: &Value) -> bool {
             |claim: &Value| named(CLAIMS, &claim["claimName"]).is_some_and(|claim| claim["status"]["phase"] == "Bound");
         config_map && claim.is_none_or(is_bound)
     })
+}
+
+/// Whether a pod that serves finds no engine on the volume.
+fn misses_engine(store: &Store, pod: &Value) -> bool {
+    pod["spec"]["restartPolicy"] != "Never" && store.volume.misses_engine_of(pod)
+}
+
+/// The init container that copies the engine ends with that message, and is tried again from time to time.
+fn miss(pod: &mut Value, now: &str) {
+    if pod["status"].get("initContainerStatuses").is_some() {
+        return;
+    }
+    let ended = |_: &Value| json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
+        "message": failed("the store has no such engine")}});
+    pod["status"]["initContainerStatuses"] = statuses(pod, "initContainers", ended);
+}
+
+fn failed(text: &str) -> String {
+    let message = Message::Failed { class: FailureClass::MissingArtifact, text: text.to_owned() };
+    String::from_utf8(message.encode(MESSAGE_BYTES).unwrap()).unwrap()
+}
+
+/// Whether a Job's pod finds no checkpoint on the volume.
+fn misses_checkpoint(store: &Store, key: &Key, pod: &Value, task: &Task) -> bool {
+    let engine = pod["metadata"]["labels"][labels::ENGINE].as_str().unwrap_or_default();
+    let engine = store.get(&Key::new(ENGINES, &key.namespace, engine));
+    matches!(task, Task::Build(_)) && engine.is_some_and(|engine| store.volume.misses_checkpoint_of(&engine))
 }
 
 fn digest_of(text: &str) -> Digest {
@@ -135,6 +176,14 @@ fn crash(pod: &mut Value, now: &str) {
 fn finish(store: &mut Store, key: &Key, pod: &mut Value, now: &str) {
     let Some(task) = file(store, key, pod, "task.json") else { return };
     let task: Task = serde_json::from_str(&task).unwrap();
+    if misses_checkpoint(store, key, pod, &task) {
+        let ended = |_: &Value| json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
+            "message": failed("the store has no such checkpoint")}});
+        let main = statuses(pod, "containers", ended);
+        pod["status"]["phase"] = json!("Failed");
+        pod["status"]["containerStatuses"] = main;
+        return;
+    }
     let mut result = outcome(&task, &key.name);
     store.volume.worked(pod, &task, &mut result);
     let message = Message::Succeeded { result };
