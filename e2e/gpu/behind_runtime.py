@@ -50,8 +50,8 @@ def write_checkpoint(config: Path, folder: Path) -> None:
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"},
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    # Without a token that ends an answer: random weights write any.
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE, "unk_token": "w0"}
+    # Without a token that ends an answer, or is left out of its text: random weights write any.
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
