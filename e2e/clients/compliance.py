@@ -22,6 +22,8 @@ KNOWN = {
     "image-input": "the agent reads text alone, and refuses images with 400",
     "error-handling": "`model` may be left out: a pod serves one agent",
 }
+# What a test that passes has accepted, by its id.
+ACCEPTED = {"compact-response": "404 is accepted", "compact-missing-model": "404 is accepted"}
 
 
 def table(version: str, found: dict) -> tuple[str, list[str]]:
@@ -35,7 +37,11 @@ def table(version: str, found: dict) -> tuple[str, list[str]]:
         "binary and a stand-in for vLLM's server. Answers are held against the schema of Open Responses that "
         "it brings.",
         "",
-        f"{summary['passed']} of {summary['total'] - summary['skipped']} tests pass.",
+        f"{summary['passed']} of {summary['total'] - summary['skipped']} tests pass. The table has {summary['total']}: "
+        f"{summary['skipped']} that the runner skips is not counted.",
+        "",
+        "Compaction is not implemented: `POST /v1/responses/compact` answers 404. Both tests of it accept that, so they "
+        "pass.",
         "",
         "| test | result |",
         "|---|---|",
@@ -43,6 +49,8 @@ def table(version: str, found: dict) -> tuple[str, list[str]]:
     unknown = []
     for result in results:
         told = {"passed": "passes", "skipped": "skipped by the runner"}.get(result["status"])
+        if told == "passes" and result["id"] in ACCEPTED:
+            told = f"passes: {ACCEPTED[result['id']]}"
         if told is None and result["id"] in KNOWN:
             told = f"fails: {KNOWN[result['id']]}"
         elif told is None:
