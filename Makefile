@@ -93,7 +93,7 @@ test-unit: ## Run unit, property and fixture tests.
 	cargo test --workspace --locked
 
 # Stories that take long with all of their plans: of these a run plays every fault once at each kind of write.
-FAULTS_BY_HAND ?= no_watch_that_breaks of_a_canary beside_a_quota of_two_agents_that_share of_a_move_elsewhere of_a_campaign_that_asks of_all_that_an_agent_may_have of_a_campaign_that_is_left of_what_a_person_removes of_an_operator_that_watches at_any_stage_is::case_1_edited
+FAULTS_BY_HAND ?= no_watch_that_breaks of_a_canary beside_a_quota of_two_agents_that_share of_a_move_elsewhere of_a_campaign_that_asks of_all_that_an_agent_may_have of_a_campaign_that_is_left of_what_a_person_removes of_a_node_without_room of_a_store_that_is_lost of_an_operator_that_watches at_any_stage_is::case_1_edited
 .PHONY: test-faults
 test-faults: ## Play every fault at every kind of write of the operator, against an API server in memory; all plans with FAULTS_BY_HAND=.
 	cargo test --workspace --locked --test faults -- --ignored --skip a_real_server_are_recorded --skip a_defect_in_the_product $(addprefix --skip ,$(FAULTS_BY_HAND))

@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 
 use api::{
     fault::Site,
-    kinds::{DEPLOYMENTS, ENGINES, JOBS, Kind, NETWORK_POLICIES, POOLS, PROFILES, ROUTES, RULES},
+    kinds::{DEPLOYMENTS, ENGINES, JOBS, Kind, NETWORK_POLICIES, PODS, POOLS, PROFILES, ROUTES, RULES},
     store::{Happened, Key},
 };
 use bugs::Bug;
@@ -129,6 +129,20 @@ async fn an_operator_that_glances_at_old_caches_tells_the_same_stories() {
 async fn an_agent_waits_for_room_in_a_quota_says_so_and_goes_on_once_there_is_room() {
     let told = told(stories::quota()).await;
     assert_eq!([3, 6].map(|act| story::waits_for(&told[act].end)), ["", ""]);
+}
+
+#[tokio::test]
+async fn where_the_node_is_full_serving_pods_make_room_one_after_the_other() {
+    let told = told(stories::in_place()).await;
+    let pods = |played: &Played| played.after.store.of_kind(PODS).filter(|(_, pod)| cluster::kubelet::serves(pod)).count();
+    assert_eq!(told[3..=5].iter().map(pods).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[tokio::test]
+async fn what_the_store_has_lost_is_made_again_and_the_agent_serves_meanwhile() {
+    let told = told(stories::lost()).await;
+    let folders: Vec<usize> = told.iter().map(|played| played.end.volume.len()).collect();
+    assert_eq!(folders, [2, 0, 2, 2, 2], "an engine and its checkpoint");
 }
 
 #[tokio::test]

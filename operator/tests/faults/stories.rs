@@ -295,7 +295,7 @@ pub fn in_place() -> Story {
     }));
     let broken = prompt(cluster::BROKEN);
     let acts = vec![Act::Create, drained, Act::Room(Some(2)), prompt("Think."), broken, prompt("Twice."), Act::Delete];
-    Story::new("in-place", acts, &["Serving", "Serving", "Serving", "Serving", "Stalled", "Serving", ""]).from(3)
+    Story::new("in-place", acts, &["Serving", "Serving", "Serving", "Serving", "RolledBack", "Serving", ""]).from(3)
 }
 
 /// The artifact store is restored from nothing. What serves goes on; the next revision's pod misses its engine, which

@@ -45,9 +45,13 @@ pub fn step(store: &mut Store, now: &str) {
     }
 }
 
+/// Whether a pod is an agent's, and not a Job's.
+pub fn serves(pod: &Value) -> bool {
+    pod["spec"]["restartPolicy"] != "Never"
+}
+
 /// A pod gets the node, or reads that it has no room. Jobs' pods always have some.
 fn place(store: &Store, pod: &mut Value, now: &str) {
-    let serves = |pod: &Value| pod["spec"]["restartPolicy"] != "Never";
     let is_placed = |pod: &Value| serves(pod) && pod["spec"].get("nodeName").is_some();
     let placed = store.of_kind(PODS).filter(|(_, pod)| is_placed(pod)).count();
     if !serves(pod) || store.room.is_none_or(|room| placed < room) {
@@ -75,7 +79,7 @@ fn has_volumes(store: &Store, key: &Key, pod: &Value) -> bool {
 
 /// Whether a pod that serves finds no engine on the volume.
 fn misses_engine(store: &Store, pod: &Value) -> bool {
-    pod["spec"]["restartPolicy"] != "Never" && store.volume.misses_engine_of(pod)
+    serves(pod) && store.volume.misses_engine_of(pod)
 }
 
 /// The init container that copies the engine ends with that message, and is tried again from time to time.

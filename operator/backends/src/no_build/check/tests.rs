@@ -273,6 +273,7 @@ fn a_mixture_that_does_not_fit_is_refused() {
         experts: 128,
         experts_per_token: 8,
         vocabulary: 151_936,
+        max_positions: 40_960,
         ..LLAMA_8B
     };
     let message = messages(
@@ -280,5 +281,5 @@ fn a_mixture_that_does_not_fit_is_refused() {
         &unbuilt(NoBuildBackend::VLLM, Checkpoint::Plain),
     );
     let [message] = &message[..] else { panic!("one refusal") };
-    assert!(message.contains("weights (56.8)") && message.ends_with("search.tensorParallel 2 fits"), "{message}");
+    assert!(message.contains("weights (56.9)") && message.ends_with("search.tensorParallel 2 fits"), "{message}");
 }

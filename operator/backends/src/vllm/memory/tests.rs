@@ -11,7 +11,7 @@ use crate::memory::tests::{layout, llama_8b};
 use crate::no_build::Features;
 
 /// A row of what `e2e/gpu/sizes.py` printed. Rows that are left in a table of the documentation alone have no tokens of
-/// the KV cache.
+/// the KV cache. Nor have those of Mistral's shape, whose window of attention vLLM counts in.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Measured {
