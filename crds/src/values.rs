@@ -37,14 +37,11 @@ pub enum ValueError {
 // Whatever a pattern takes its type reads: the API server must not keep what the operator cannot read.
 pub(crate) const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
 pub(crate) const PERCENT_PATTERN: &str = r"^(100(\.0{1,4})?|[1-9]?[0-9](\.[0-9]{1,4})?)%$";
-pub(crate) const POSITIVE_DECIMAL_PATTERN: &str = concat!(
-    r"^([1-9][0-9]{0,8}(\.[0-9]{1,4})?|",
-    r"0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$"
-);
+pub(crate) const POSITIVE_DECIMAL_PATTERN: &str =
+    concat!(r"^([1-9][0-9]{0,8}(\.[0-9]{1,4})?|", r"0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$");
 pub(crate) const NON_NEGATIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
 pub(crate) const TEMPERATURE_PATTERN: &str = r"^([01](\.[0-9]{1,4})?|2(\.0{1,4})?)$";
-pub(crate) const TOP_P_PATTERN: &str =
-    r"^(1(\.0{1,4})?|0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$";
+pub(crate) const TOP_P_PATTERN: &str = r"^(1(\.0{1,4})?|0\.([1-9][0-9]{0,3}|0[1-9][0-9]{0,2}|00[1-9][0-9]?|000[1-9]))$";
 pub(crate) const PENALTY_PATTERN: &str = r"^-?([01](\.[0-9]{1,3})?|2(\.0{1,3})?)$";
 
 /// Splits `12.5` into its integer part and its fraction in units of 10^-`places`.

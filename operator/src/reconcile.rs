@@ -359,11 +359,7 @@ where
 }
 
 /// The status of an object as it is, but for `Stalled` and `Reconciling`.
-pub(crate) fn stalled_status(
-    mut object: Value,
-    (reason, message): (Reason, &str),
-    dated: (i64, Timestamp),
-) -> Value {
+pub(crate) fn stalled_status(mut object: Value, (reason, message): (Reason, &str), dated: (i64, Timestamp)) -> Value {
     let mut status = object.get_mut("status").map(Value::take).filter(Value::is_object);
     let status = status.get_or_insert_with(|| serde_json::json!({}));
     let present = status.get("conditions").cloned().unwrap_or_default();

@@ -4,8 +4,8 @@ use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
         Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, IssuerKeys,
-        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Tool as ApiTool,
-        ToolType, Tracing as ApiTracing, Upstream as ApiUpstream, WrittenObjective,
+        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Tool as ApiTool, ToolType,
+        Tracing as ApiTracing, Upstream as ApiUpstream, WrittenObjective,
     },
     values::{Penalty, Temperature, TopP},
 };

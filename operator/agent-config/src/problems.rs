@@ -118,4 +118,3 @@ fn field_of_the_spec(path: &str) -> String {
     let path = parts.map(of_the_spec).map(|part| spec_of_sampling(&part)).collect::<Vec<_>>().join(".");
     FIELDS_OF_TOOLS.iter().fold(path, |path, (ours, theirs)| path.replace(ours, theirs))
 }
-

@@ -144,9 +144,9 @@ fn of_answer(answer: &Answer) -> String {
     if *has_unchecked_rules {
         text.push_str(&indented(UNCHECKED));
     }
-    let refusals = refusals.iter().map(|Problem { field, message }| {
-        memory::refused_line(field.as_deref().unwrap_or("spec"), message)
-    });
+    let refusals = refusals
+        .iter()
+        .map(|Problem { field, message }| memory::refused_line(field.as_deref().unwrap_or("spec"), message));
     text.push_str(&indented(&refusals.collect::<String>()));
     let notes = notes.iter().map(|Problem { message, .. }| format!("note: {message}\n"));
     text.push_str(&indented(&notes.collect::<String>()));

@@ -17,8 +17,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            self as api, Backend, NoBuildBlock, StructuredOutputsBackend, TensorRtLlmBlock,
-            TensorRtLlmEngine, VersionedBackend, VllmFeatures,
+            self as api, Backend, NoBuildBlock, StructuredOutputsBackend, TensorRtLlmBlock, TensorRtLlmEngine,
+            VersionedBackend, VllmFeatures,
         },
     },
 };

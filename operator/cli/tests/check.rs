@@ -210,7 +210,8 @@ spec:
     ))
 }
 
-const CUSTOM: &str = "  engine: {backend: Custom, custom: {builderImage: example.com/builder:1, tritonImage: example.com/triton:1}}";
+const CUSTOM: &str =
+    "  engine: {backend: Custom, custom: {builderImage: example.com/builder:1, tritonImage: example.com/triton:1}}";
 
 /// What is refused of a manifest, line by line.
 fn refused(file: File) -> Vec<String> {
@@ -247,12 +248,24 @@ fn an_upstream_that_no_pod_could_ask_is_refused(#[case] url: &str, #[case] key: 
 
 /// What needs no model is said without one.
 #[rstest]
-#[case::version("version: 0.1.0, server: OpenAI", "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu: '1'",
-    "spec.engine.vllm.version: ")]
-#[case::product("server: OpenAI", "H100", "nvidia.com/gpu: '1'",
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"H100\" ")]
-#[case::no_gpu("server: OpenAI", "NVIDIA-H100-80GB-HBM3", "cpu: '8'",
-    "spec.serving.tritonResources.limits: 1 GPUs are needed: set nvidia.com/gpu to 1 or more")]
+#[case::version(
+    "version: 0.1.0, server: OpenAI",
+    "NVIDIA-H100-80GB-HBM3",
+    "nvidia.com/gpu: '1'",
+    "spec.engine.vllm.version: "
+)]
+#[case::product(
+    "server: OpenAI",
+    "H100",
+    "nvidia.com/gpu: '1'",
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"H100\" "
+)]
+#[case::no_gpu(
+    "server: OpenAI",
+    "NVIDIA-H100-80GB-HBM3",
+    "cpu: '8'",
+    "spec.serving.tritonResources.limits: 1 GPUs are needed: set nvidia.com/gpu to 1 or more"
+)]
 fn what_rests_on_no_model_is_refused_without_one(
     #[case] block: &str,
     #[case] product: &str,

@@ -134,7 +134,8 @@ async fn an_agent_waits_for_room_in_a_quota_says_so_and_goes_on_once_there_is_ro
 #[tokio::test]
 async fn where_the_node_is_full_serving_pods_make_room_one_after_the_other() {
     let told = told(stories::in_place()).await;
-    let pods = |played: &Played| played.after.store.of_kind(PODS).filter(|(_, pod)| cluster::kubelet::serves(pod)).count();
+    let pods =
+        |played: &Played| played.after.store.of_kind(PODS).filter(|(_, pod)| cluster::kubelet::serves(pod)).count();
     assert_eq!(told[3..=5].iter().map(pods).collect::<Vec<_>>(), [2, 2, 2]);
 }
 

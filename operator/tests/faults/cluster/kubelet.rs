@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use slipway_crds::{identity::content_hash, labels};
 use slipway_operator_core::agent_deployment::world::DatasetView;
 use slipway_worker_contract::{
-    BuildResult, Campaign, Digest, FailureClass, FetchResult, Latency, LatencyMetric, MeasurementVerdict, Message, Outcome,
-    Percentile, ProfileEnd, ProfileResult, ProfileTask, QualityResult, QualityTask, ReferenceScores, ResolveResult,
-    Row, SweepResult, Task,
+    BuildResult, Campaign, Digest, FailureClass, FetchResult, Latency, LatencyMetric, MeasurementVerdict, Message,
+    Outcome, Percentile, ProfileEnd, ProfileResult, ProfileTask, QualityResult, QualityTask, ReferenceScores,
+    ResolveResult, Row, SweepResult, Task,
 };
 
 use super::{BROKEN, all};
@@ -87,8 +87,10 @@ fn miss(pod: &mut Value, now: &str) {
     if pod["status"].get("initContainerStatuses").is_some() {
         return;
     }
-    let ended = |_: &Value| json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
-        "message": failed("the store has no such engine")}});
+    let ended = |_: &Value| {
+        json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
+        "message": failed("the store has no such engine")}})
+    };
     pod["status"]["initContainerStatuses"] = statuses(pod, "initContainers", ended);
 }
 
@@ -181,8 +183,10 @@ fn finish(store: &mut Store, key: &Key, pod: &mut Value, now: &str) {
     let Some(task) = file(store, key, pod, "task.json") else { return };
     let task: Task = serde_json::from_str(&task).unwrap();
     if misses_checkpoint(store, key, pod, &task) {
-        let ended = |_: &Value| json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
-            "message": failed("the store has no such checkpoint")}});
+        let ended = |_: &Value| {
+            json!({"terminated": {"exitCode": 15, "startedAt": now, "finishedAt": now,
+            "message": failed("the store has no such checkpoint")}})
+        };
         let main = statuses(pod, "containers", ended);
         pod["status"]["phase"] = json!("Failed");
         pod["status"]["containerStatuses"] = main;

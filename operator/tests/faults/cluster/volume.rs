@@ -75,7 +75,11 @@ impl Volume {
         let before = self.folders.len();
         self.folders.retain(|folder, changed| !goes(task, folder, *changed));
         let count = |number: usize| u32::try_from(number).unwrap();
-        SweepResult { removed: count(before - self.folders.len()), kept: count(self.folders.len()), ..SweepResult::default() }
+        SweepResult {
+            removed: count(before - self.folders.len()),
+            kept: count(self.folders.len()),
+            ..SweepResult::default()
+        }
     }
 }
 
