@@ -9,8 +9,8 @@
 //!   its normed copy at 16 bits.
 //!
 //! It is a fit. The log of 0.25.0 on an H100 and on H200s agrees within 8 %, for four dense shapes on one GPU
-//! (`tests/data/vllm_memory_*.jsonl`). The fit was made for two of them. What in torch makes the
-//! second embedding has not been looked up.
+//! (`tests/data/vllm_memory_*.jsonl`). The fit was made for two of them. What in torch makes the second embedding has
+//! not been looked up.
 //!
 //! Its *weights* are those of the model, with one table where the output layer is tied to the embedding, and the table
 //! of rotary positions (vllm/model_executor/layers/rotary_embedding/base.py: `cos_sin_cache`).
