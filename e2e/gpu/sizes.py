@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+PRECISIONS = ("bf16", "fp8")
 LENGTHS = (2048, 8192, 32768)
 PROMPT_TOKENS, NEW_TOKENS = 512, 128
 IN_FLIGHT = (1, 4, 16, 64)
@@ -36,9 +37,9 @@ SAID = {
 }
 
 
-def cases(configs, graphs, layers):
+def cases(configs, graphs, layers, precisions):
     """Of every shape. The first precision of all shapes comes first: time may end before the second."""
-    for precision in ("bf16", "fp8"):
+    for precision in precisions:
         for config in configs:
             case = {"config": config, "layers": layers, "precision": precision, "maxNumBatchedTokens": 8192}
             for tokens in graphs:
@@ -104,10 +105,10 @@ def said(log):
     return found
 
 
-def run_all(configs, graphs, layers, seconds):
+def run_all(seconds, *asked):
     begun = time.monotonic()
     logs = Path(os.environ.get("OUT", tempfile.gettempdir()))
-    for number, case in enumerate(cases(configs, graphs, layers)):
+    for number, case in enumerate(cases(*asked)):
         left = seconds - (time.monotonic() - begun)
         if left < 30:
             print(f"left out for want of time: {json.dumps(case)}", file=sys.stderr)
@@ -132,6 +133,7 @@ def main():
     parser.add_argument("--config", nargs="+", default=[])
     parser.add_argument("--graphs", type=int, nargs="+", default=[], metavar="TOKENS")
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--precision", nargs="+", default=PRECISIONS, choices=PRECISIONS)
     parser.add_argument("--seconds", type=float, default=900)
     # What the program calls itself with.
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
@@ -141,7 +143,7 @@ def main():
     if asked.case:
         measure(asked.case)
     else:
-        run_all(asked.config, asked.graphs, asked.layers, asked.seconds)
+        run_all(asked.seconds, asked.config, asked.graphs, asked.layers, asked.precision)
 
 
 if __name__ == "__main__":

@@ -460,6 +460,14 @@ fn an_address_that_tools_must_not_call_is_refused_where_a_person_wrote_it() {
         written("http://10.0.0.7/", &["Public"]),
         refused("10.0.0.7 is in none of allowedNetworks; add its network, or name another host")
     );
+    assert_eq!(
+        written("http://a.localhost/", &[]),
+        refused(
+            "a.localhost is the pod itself: 127.0.0.1 is a loopback address; name another host, or add its network to \
+             allowedNetworks"
+        )
+    );
+    assert_eq!(written("http://localhost.:9000/", &["127.0.0.0/8"]), Ok(()));
     assert_eq!(written("http://127.0.0.1:9000/", &["127.0.0.1/32"]), Ok(()));
     assert_eq!(written("http://10.0.0.7/", &[]), Ok(()));
     assert_eq!(written("http://facts.agents.svc/", &[]), Ok(()));

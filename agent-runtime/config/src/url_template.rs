@@ -49,6 +49,12 @@ pub enum UrlTemplateError {
         /// The host.
         host: String,
     },
+    /// Not a port.
+    #[error("the port {port:?} is not one; write a number from 1 to 65535")]
+    Port {
+        /// What stands there.
+        port: String,
+    },
     /// A fragment is never sent.
     #[error("must not have a fragment (#)")]
     Fragment,
@@ -100,6 +106,9 @@ impl UrlTemplate {
             return Err(UrlTemplateError::Authority);
         }
         let host = host_of(authority)?;
+        if let Some(port) = port_of(authority).filter(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+            return Err(UrlTemplateError::Port { port: port.to_owned() });
+        }
         let (path, query) = match template[authority_end..].split_once('?') {
             Some((path, query)) => (path, Some(parse_parts(query)?)),
             None => (&template[authority_end..], None),
@@ -169,6 +178,11 @@ fn host_of(authority: &str) -> Result<Host, UrlTemplateError> {
         return Err(wrong(host));
     }
     Ok(Host::Name(host.to_owned()))
+}
+
+/// What stands behind the host. Colons within brackets belong to an address of IPv6.
+fn port_of(authority: &str) -> Option<&str> {
+    authority.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'))
 }
 
 fn fill(parts: &[Part], arguments: &BTreeMap<String, String>) -> Result<String, ExpandUrlError> {
@@ -296,6 +310,9 @@ mod tests {
     #[case("http://{host}/a", "the host must be written out")]
     #[case("http://me:secret@facts/{a}", "the host must be written out")]
     #[case("http:///{a}", "the host must be written out")]
+    #[case("http://facts:65536/{a}", "the port \"65536\" is not one; write a number from 1 to 65535")]
+    #[case("http://[fd00::1]:0/{a}", "the port \"0\" is not one; write a number from 1 to 65535")]
+    #[case("http://facts:/{a}", "the port \"\" is not one; write a number from 1 to 65535")]
     #[case("http://facts/{a}#top", "must not have a fragment")]
     #[case("http://facts/a b", "has the character ' '")]
     #[case("http://facts/{a", "brace without a parameter's name")]

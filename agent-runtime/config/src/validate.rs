@@ -5,6 +5,7 @@ mod mcp;
 mod traces;
 mod upstream;
 
+use core::net::Ipv4Addr;
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
 use crate::{
@@ -46,6 +47,13 @@ pub enum Fault {
         /// Its name.
         placeholder: String,
     },
+    /// A number is out of its range.
+    Range {
+        /// The number.
+        value: u64,
+        /// What it may be.
+        allowed: RangeInclusive<u64>,
+    },
     /// Anything else, in words that name no other field.
     Other(String),
 }
@@ -55,6 +63,9 @@ impl fmt::Display for Fault {
         match self {
             Self::UnknownPlaceholder { placeholder } => {
                 write!(f, "placeholder {{{placeholder}}} is not a parameter; add it to parameters")
+            }
+            Self::Range { value, allowed } => {
+                write!(f, "is {value}; must be between {} and {}", allowed.start(), allowed.end())
             }
             Self::Other(words) => f.write_str(words),
         }
@@ -110,9 +121,9 @@ impl Check {
     }
 
     fn range(&mut self, field: &str, value: u64, allowed: RangeInclusive<u64>) {
-        self.that(allowed.contains(&value), field, || {
-            format!("is {value}; must be between {} and {}", allowed.start(), allowed.end())
-        });
+        if !allowed.contains(&value) {
+            self.fail(field, Fault::Range { value, allowed });
+        }
     }
 
     fn distinct<'a>(&mut self, field: &str, key: &str, values: impl Iterator<Item = &'a str>) {
@@ -360,7 +371,7 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
             check_address(&mut check, &format!("tools[{i}].kind.http.url"), url, allowed_networks);
         }
     }
-    mcp::validate_as_written(&mut check, &config.mcp_servers);
+    mcp::validate_as_written(&mut check, (&config.tools, &config.mcp_servers));
     config.authentication.iter().for_each(|clients| authentication::validate_as_written(&mut check, clients));
     config.tracing.iter().for_each(|tracing| traces::validate_as_written(&mut check, tracing));
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
@@ -370,6 +381,12 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
 fn check_address(check: &mut Check, field: &str, url: &str, allowed_networks: &[String]) {
     let (Ok(url), Ok(allowed)) = (UrlTemplate::parse(url), AllowedNetworks::parse(allowed_networks)) else { return };
     match url.host() {
+        // Such names always mean the pod itself (RFC 6761, section 6.3).
+        Host::Name(name) if is_localhost(name) => {
+            if let Err(error) = allowed.check(Ipv4Addr::LOCALHOST.into()) {
+                check.fail(field, format!("{name} is the pod itself: {error}"));
+            }
+        }
         Host::Name(_) => {}
         Host::Address(address) => {
             if let Err(error) = allowed.check(*address) {
@@ -377,6 +394,11 @@ fn check_address(check: &mut Check, field: &str, url: &str, allowed_networks: &[
             }
         }
     }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn validate_url(check: &mut Check, field: &str, url: &str, names: &[&str], method: HttpMethod) {

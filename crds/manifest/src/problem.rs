@@ -19,7 +19,11 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;
-        let Problem::UnknownField { nearest } = &self.problem else { return write!(f, "{path}: {}", self.detail()) };
+        let Problem::UnknownField { nearest } = &self.problem else {
+            // A rule about the whole object has no path.
+            let separator = if path.is_empty() { "" } else { ": " };
+            return write!(f, "{path}{separator}{}", self.detail());
+        };
         write!(f, "strict decoding error: unknown field {path:?}")?;
         nearest.as_ref().map_or(Ok(()), |nearest| write!(f, ": did you mean {nearest:?}?"))
     }

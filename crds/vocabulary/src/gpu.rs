@@ -38,6 +38,14 @@ impl Gpu {
             false => format!("NVIDIA-{name}"),
         })
     }
+
+    /// Whether GPU feature discovery writes this value for it, shared or not. It never writes a short name.
+    #[must_use]
+    pub fn is_labelled(&self, label: &str) -> bool {
+        let whole = label.strip_suffix("-SHARED").unwrap_or(label);
+        let product = whole.strip_prefix("NVIDIA-").or_else(|| whole.starts_with("Tesla-").then_some(whole));
+        product.is_some_and(|product| self.labels.contains(&product))
+    }
 }
 
 const fn nvidia(
@@ -136,7 +144,10 @@ pub enum NoWholeGpu {
         profile: String,
     },
     /// A product that is not in the table.
-    Unknown,
+    Unknown {
+        /// The label of nodes with the product whose short name it is, but for case.
+        meant: Option<String>,
+    },
 }
 
 impl fmt::Display for NoWholeGpu {
@@ -151,7 +162,13 @@ impl fmt::Display for NoWholeGpu {
             Self::Virtual { profile } => {
                 write!(f, "has a vGPU profile ({profile}), whose figures its host decides: name nodes with whole GPUs")
             }
-            Self::Unknown => write!(f, "is not a GPU whose figures are known ({}): name one of them", short_names()),
+            Self::Unknown { meant: Some(label) } => {
+                write!(f, "is not a label of GPU nodes: write {label}, as GPU feature discovery labels them")
+            }
+            Self::Unknown { meant: None } => {
+                let known = short_names();
+                write!(f, "is not a GPU whose figures are known ({known}): write the label of nodes with one of them")
+            }
         }
     }
 }
@@ -173,7 +190,10 @@ pub fn by_label(label: &str) -> Result<Gpu, NoWholeGpu> {
     match (found, vgpu_profile(product)) {
         (Some(gpu), _) => Ok(*gpu),
         (None, Some(profile)) => Err(NoWholeGpu::Virtual { profile: profile.to_owned() }),
-        (None, None) => Err(NoWholeGpu::Unknown),
+        (None, None) => {
+            let of_short_name = of_nvidia().find(|gpu| gpu.name.eq_ignore_ascii_case(product));
+            Err(NoWholeGpu::Unknown { meant: of_short_name.and_then(Gpu::label) })
+        }
     }
 }
 

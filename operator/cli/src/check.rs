@@ -3,14 +3,14 @@
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 use slipway_backends::config_json::ConfigFigures;
-use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec};
+use slipway_crds::v1alpha1::AgentDeployment;
 use slipway_manifest::{Accepted, Definitions, Finding, Problem as FieldProblem, Refused, UNCHECKED};
-use slipway_selection::uncompared::{self, Uncompared};
 use thiserror::Error;
 
 use crate::{
     demand::{self, Demand, demand},
     memory::{self, MemoryPlan, memory},
+    notes::notes,
     output::Shown,
     refusals,
     table::indented,
@@ -206,13 +206,16 @@ fn answer(
     }
 }
 
-/// A finding in the API server's words, which leave out what YAML makes of a value without quotes.
+/// A finding in the API server's words, with the remedy that these leave out.
 fn problem(finding: &Finding) -> Problem {
-    let is_unquoted = matches!(
-        &finding.problem,
-        FieldProblem::Type { expected, found: "number" | "integer" | "boolean" } if expected == "string"
-    );
-    let remedy = if is_unquoted { ": put it in quotes" } else { "" };
+    let remedy = match &finding.problem {
+        // What YAML makes of a value without quotes.
+        FieldProblem::Type { expected, found: "number" | "integer" | "boolean" } if expected == "string" => {
+            ": put it in quotes"
+        }
+        FieldProblem::Duplicate(_) => ": give each entry its own",
+        _ => "",
+    };
     Problem { field: Some(finding.path.clone()), message: format!("{finding}{remedy}") }
 }
 
@@ -228,13 +231,6 @@ fn objects(text: &str) -> Result<Vec<Value>, serde_norway::Error> {
         document => vec![document],
     };
     Ok(documents?.into_iter().flat_map(items).collect())
-}
-
-/// What an AgentDeployment asks for and its campaign does not do.
-fn notes(spec: &AgentDeploymentSpec) -> Vec<Problem> {
-    let uncompared = spec.driver().and_then(|driver| uncompared::uncompared(spec, driver));
-    let note = |found: Uncompared| Problem { field: Some(uncompared::FIELD.to_owned()), message: found.to_string() };
-    uncompared.map(note).into_iter().collect()
 }
 
 /// The demand of an AgentDeployment; of other kinds there is none to tell.

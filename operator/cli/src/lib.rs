@@ -23,6 +23,7 @@ pub mod init;
 pub mod live;
 pub mod measured;
 pub mod memory;
+mod notes;
 pub mod offline;
 pub mod outlook;
 pub mod output;

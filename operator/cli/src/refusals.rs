@@ -17,13 +17,9 @@ pub fn refusals(name: &str, spec: &AgentDeploymentSpec, has_model: bool) -> Vec<
     let of = |field: &str, message: String| Problem { field: Some(field.to_owned()), message };
     let unread = spec.model.uri.as_deref().and_then(|uri| uri.parse::<ModelUri>().err());
     let uri = unread.map(|error| of("spec.model.uri", error.to_string()));
-    let agent = agent_config::problem(name, &spec.agent).map(|problem| of("spec.agent", problem));
-    let serving = agent_config::problem_of_serving(name, &spec.serving).map(|problem| of("spec.serving", problem));
-    let upstream = spec.upstream().map(|upstream| agent_config::problems_of_upstream(name, &spec.agent, upstream));
-    let is_told = |field: &str| field == "spec.agent" && agent.is_some();
-    let upstream = upstream.unwrap_or_default().into_iter().filter(|(field, _)| !is_told(field));
-    let upstream: Vec<_> = upstream.map(|(field, problem)| of(field, problem)).collect();
+    let sidecar = agent_config::problems(name, spec);
+    let sidecar = sidecar.iter().map(|problem| of(&problem.field(), problem.fault().to_owned()));
     let of_any_model = if has_model { Vec::new() } else { memory::refused_of_any_model(spec) };
     let engine = of_any_model.into_iter().map(|Refused { field, problem }| of(&field, problem));
-    uri.into_iter().chain(engine).chain(agent).chain(serving).chain(upstream).collect()
+    uri.into_iter().chain(engine).chain(sidecar).collect()
 }

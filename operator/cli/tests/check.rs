@@ -5,7 +5,7 @@
 use std::{fs, path::PathBuf};
 
 use kubectl_slipway::{
-    check::{File, check, text},
+    check::{File, Problem, check, text},
     output::{Format, document},
 };
 use pretty_assertions::assert_eq;
@@ -195,6 +195,53 @@ spec:
     assert_eq!((notes.as_str(), end.as_str()), (expected, "0"), "{text}");
 }
 
+/// The notes of an accepted manifest.
+fn noted(file: File) -> Vec<String> {
+    let (text, end) = told(&[file]);
+    assert_eq!(end, "0", "{text}");
+    text.lines().filter_map(|line| line.trim().strip_prefix("note: ")).map(str::to_owned).collect()
+}
+
+#[rstest]
+#[case::labelled("NVIDIA-H200", "", &[])]
+#[case::short("h200", "", &[
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product] is h200, and only nodes that are labelled by hand have it: GPU \
+     feature discovery writes NVIDIA-H200",
+])]
+#[case::long_answers("NVIDIA-H200", ", maxOutputTokens: 2048", &[
+    "spec.agent.maxOutputTokens is 2048, and prompt and answer together have 2048 tokens: no answer will be that long. \
+     Lower it, or raise maxSeqLen",
+])]
+fn what_does_less_than_it_seems_to_is_noted(#[case] product: &str, #[case] agent: &str, #[case] expected: &[&str]) {
+    let engine = format!(
+        "  engine: {{backend: VLLM, vllm: {{server: OpenAI, maxSeqLen: 2048}}}}
+  hardware: {{nodeSelector: {{nvidia.com/gpu.product: {product}}}}}
+  serving: {{tritonResources: {{limits: {{nvidia.com/gpu: '1'}}}}}}"
+    );
+    let agent = format!("{{systemPrompt: Answer.{agent}}}");
+    assert_eq!(noted(agent_of("{uri: 'hf://Qwen/Qwen3-8B'}", &engine, &agent)), expected);
+}
+
+/// A rule about the whole object has no path before its words.
+#[test]
+fn a_name_that_is_too_long_is_told_by_itself() {
+    let manifest = agent_of("{uri: http://models.example/react/}", CUSTOM, "{systemPrompt: Answer.}");
+    let text = manifest.text.replace("name: support}", &format!("name: {}}}", "a".repeat(41)));
+    let (text, end) = told(&[File { text, ..manifest }]);
+    let expected = "Invalid value: \"object\": metadata.name must have at most 40 characters, so that the names of its \
+                    objects fit";
+    assert_eq!((text.lines().nth(1).map(str::trim), end.as_str()), (Some(expected), "1 of 1 objects would be refused"));
+}
+
+#[test]
+fn a_refusal_is_a_document_with_the_path_of_its_field() {
+    let agent = "{systemPrompt: Answer., runTimeout: 2h}";
+    let checked = check(&[agent_of("{uri: http://models.example/react/}", CUSTOM, agent)], None).unwrap();
+    let refused: Vec<_> = checked.objects.into_iter().flat_map(|answer| answer.refusals).collect();
+    let message = "is 2h; must be between 1ms and 1h".to_owned();
+    assert_eq!(refused, [Problem { field: Some("spec.agent.runTimeout".to_owned()), message }]);
+}
+
 /// An agent whose spec is accepted by the API server, with these parts.
 fn agent_of(model: &str, engine: &str, agent: &str) -> File {
     typed(&format!(
@@ -301,6 +348,14 @@ fn a_temperature_is_refused_with_what_to_write(#[case] temperature: &str, #[case
     let (text, end) = told(&[agent_of("{uri: http://models.example/react/}", CUSTOM, &agent)]);
     assert!(text.lines().any(|line| line.contains("temperature") && line.ends_with(remedy)), "{text}");
     assert_eq!(end, "1 of 1 objects would be refused");
+}
+
+#[test]
+fn two_tools_of_one_name_are_refused_with_the_remedy() {
+    let agent = "{systemPrompt: Answer., tools: [{name: sum, type: Calculator}, {name: sum, type: Calculator}]}";
+    let (text, _) = told(&[agent_of("{uri: http://models.example/react/}", CUSTOM, agent)]);
+    let line = "spec.agent.tools[1]: Duplicate value: {\"name\":\"sum\"}: give each entry its own";
+    assert_eq!(text.lines().nth(1).map(str::trim), Some(line), "{text}");
 }
 
 #[test]

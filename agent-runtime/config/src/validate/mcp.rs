@@ -1,6 +1,8 @@
 //! Servers of MCP. Pure.
 
-use crate::{AllowedNetworks, McpServer, UrlTemplate};
+use std::collections::BTreeSet;
+
+use crate::{AllowedNetworks, McpServer, Tool, UrlTemplate};
 
 use super::{
     Check, MAX_TIMEOUT_MILLISECONDS, check_address, is_identifier, not_an_identifier, validate_limits, validate_mounts,
@@ -23,9 +25,21 @@ pub(super) fn validate(check: &mut Check, servers: &[McpServer]) {
 }
 
 /// What only a person's words must not have.
-pub(super) fn validate_as_written(check: &mut Check, servers: &[McpServer]) {
-    for (i, McpServer { url, allowed_networks, .. }) in servers.iter().enumerate() {
-        check_address(check, &format!("mcpServers[{i}].url"), url, allowed_networks);
+pub(super) fn validate_as_written(check: &mut Check, (tools, servers): (&[Tool], &[McpServer])) {
+    let mut shown: BTreeSet<String> = tools.iter().map(|tool| tool.name.clone()).collect();
+    for (i, McpServer { url, socket, allowed_networks, prefix, tools, .. }) in servers.iter().enumerate() {
+        // A server of the pod's own is reached through its socket, whatever the URL names.
+        if socket.is_none() {
+            check_address(check, &format!("mcpServers[{i}].url"), url, allowed_networks);
+        }
+        // Which tools it has is known only where the spec names them.
+        for tool in tools {
+            let name = format!("{prefix}{tool}");
+            check.that(!shown.contains(&name), &format!("mcpServers[{i}].tools"), || {
+                format!("the tool {tool:?} would be called {name:?}, as another tool is; change the prefix")
+            });
+            shown.insert(name);
+        }
     }
 }
 

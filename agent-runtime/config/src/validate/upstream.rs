@@ -65,7 +65,8 @@ fn validate_elsewhere(check: &mut Check, endpoint: &str, upstream: &Upstream) {
     // A name is checked once it has led somewhere. An address leads there at once, and nobody looks again.
     check_address(check, ENDPOINT, endpoint, allowed_networks);
     validate_mounts(check, FIELD, endpoint, headers_from.as_deref(), authorities_from.as_deref());
-    let is_near = !allowed_networks.is_empty() && !allowed_networks.iter().any(|network| network == PUBLIC);
+    let holds_internet = |network: &String| network == PUBLIC || network.ends_with("/0");
+    let is_near = !allowed_networks.is_empty() && !allowed_networks.iter().any(holds_internet);
     let is_kept = headers_from.is_none() || endpoint.starts_with("https://") || is_near;
     check.that(is_kept, &format!("{FIELD}.headersFrom"), || {
         "sends a key that everybody on the way can read; begin triton.endpoint with https://, or name the networks \
@@ -145,6 +146,13 @@ mod tests {
         upstream(config).authorities_from = None;
         upstream(config).allowed_networks = vec!["Public".into()];
     }, "triton.upstream.headersFrom: sends a key that everybody on the way can read")]
+    #[case::key_across_every_network(|config: &mut RuntimeConfig| {
+        config.engine.endpoint = "http://llm.example".into();
+        upstream(config).authorities_from = None;
+        upstream(config).allowed_networks = vec!["0.0.0.0/0".into()];
+    }, "triton.upstream.headersFrom: sends a key that everybody on the way can read")]
+    #[case::port(|config: &mut RuntimeConfig| config.engine.endpoint = "https://llm.example:99999".into(),
+        "triton.endpoint: the port \"99999\" is not one; write a number from 1 to 65535")]
     #[case::networks(|config: &mut RuntimeConfig| upstream(config).allowed_networks = vec!["x".into()],
         "triton.upstream.allowedNetworks: \"x\" is not a network")]
     #[case::in_flight(|config: &mut RuntimeConfig| upstream(config).max_in_flight = Some(0),
@@ -190,6 +198,7 @@ mod tests {
     #[rstest]
     #[case::metadata("169.254.169.254", "169.254.169.254 is the address of a cloud's metadata")]
     #[case::loopback("[::1]:8000", "::1 is a loopback address")]
+    #[case::name_of_loopback("LocalHost:8000", "LocalHost is the pod itself: 127.0.0.1 is a loopback address")]
     fn an_upstream_is_at_no_special_address_unless_its_network_is_named(#[case] host: &str, #[case] expected: &str) {
         let mut config = hosted();
         config.engine.endpoint = format!("https://{host}");
@@ -199,7 +208,8 @@ mod tests {
             ReadConfigError::Parse(error) => error.to_string(),
         };
         assert!(found.starts_with(&format!("triton.endpoint: {expected}")), "{found}");
-        upstream(&mut config).allowed_networks = vec!["169.254.169.254/32".into(), "::1/128".into()];
+        upstream(&mut config).allowed_networks =
+            vec!["169.254.169.254/32".into(), "::1/128".into(), "127.0.0.0/8".into()];
         assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).ok(), Some(config));
     }
 }

@@ -90,9 +90,11 @@ pub struct Sampling {
         .message("mcp is required for a tool of type MCP and allowed for no other").field_path(".mcp"),
     validation = Rule::new("self.type != 'MCP' || !has(self.description)")
         .message("tools of an MCP server are described by the server: remove description").field_path(".description"),
-    validation = Rule::new("!has(self.inputSchema) || (has(self.http) && size(self.http.arguments) == 0)")
-        .message("inputSchema names the arguments of a tool of type HTTP: remove http.arguments")
+    validation = Rule::new("!has(self.inputSchema) || self.type == 'HTTP'")
+        .message("inputSchema is for a tool of type HTTP: remove it, as other tools have arguments of their own")
         .field_path(".inputSchema"),
+    validation = Rule::new("!has(self.inputSchema) || !has(self.http) || size(self.http.arguments) == 0")
+        .message("inputSchema names the arguments already: remove http.arguments").field_path(".inputSchema"),
     validation = Rule::new("self.type != 'Calculator' || !(has(self.maxInFlight) || has(self.circuitBreaker))")
         .message("maxInFlight and circuitBreaker are for tools that call a service: remove them from a Calculator")
 )]

@@ -222,7 +222,7 @@ pub use vllm_features::{KvOffload, NgramSpeculation, StructuredOutputs, Structur
                   extraArgs")
         .field_path(".search.parameters"),
     validation = Rule::new(
-        "!has(self.engine) || self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
+        "has(self.model.upstream) || !has(self.engine) || self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
          'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
         .message("hardware.nodeSelector must name the one GPU model of all pods: add the label nvidia.com/gpu.product")
         .field_path(".hardware.nodeSelector"),

@@ -284,8 +284,9 @@ pub struct NoBuildSettings {
     /// Long prompts are processed in chunks between the steps of running answers.
     #[serde(default = "yes")]
     pub chunked_prefill: bool,
-    /// Arguments that no field covers, as `name=value`: of vLLM's `AsyncEngineArgs`, of SGLang's `ServerArgs`, or of
-    /// `tensorrt_llm.LLM`, with dots for nested ones. An argument that a field sets is refused.
+    /// Arguments that no field covers, as `name=value`: of vLLM's `AsyncEngineArgs`, or of `vllm serve` where that is
+    /// the server; of SGLang's `ServerArgs`; or of `tensorrt_llm.LLM`, with dots for nested ones. An argument that a
+    /// field sets is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub extra_args: Vec<String>,

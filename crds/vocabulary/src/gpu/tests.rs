@@ -56,7 +56,7 @@ fn a_label_names_its_product(#[case] label: &str, #[case] memory_mib: u32, #[cas
 #[case::not_nvidias("mi300x")]
 #[case("")]
 fn a_product_that_only_looks_like_another_is_unknown(#[case] label: &str) {
-    assert_eq!(by_label(label), Err(NoWholeGpu::Unknown));
+    assert_eq!(by_label(label), Err(NoWholeGpu::Unknown { meant: None }));
 }
 
 #[rstest]
@@ -76,9 +76,21 @@ fn a_part_of_a_gpu_is_named(#[case] label: &str, #[case] message: &str) {
 
 #[test]
 fn an_unknown_product_is_told_which_are_known() {
-    let message = NoWholeGpu::Unknown.to_string();
+    let message = by_label("NVIDIA-RTX-A4000").unwrap_err().to_string();
     assert!(message.starts_with("is not a GPU whose figures are known (a10, a100, a100-40g, "), "{message}");
-    assert!(!message.contains("mi300x") && message.ends_with("): name one of them"), "{message}");
+    assert!(
+        !message.contains("mi300x") && message.ends_with("): write the label of nodes with one of them"),
+        "{message}"
+    );
+}
+
+#[rstest]
+#[case("H100", "NVIDIA-H100-80GB-HBM3")]
+#[case("nvidia-l4", "NVIDIA-L4")]
+#[case("H200-Nvl-SHARED", "NVIDIA-H200-NVL")]
+fn what_people_call_a_product_is_told_its_label(#[case] label: &str, #[case] expected: &str) {
+    let message = format!("is not a label of GPU nodes: write {expected}, as GPU feature discovery labels them");
+    assert_eq!(by_label(label).unwrap_err().to_string(), message);
 }
 
 #[rstest]
@@ -132,4 +144,14 @@ fn a_product_is_found_by_the_label_that_its_nodes_have() {
         ["Tesla-T4", "NVIDIA-H100-80GB-HBM3"]
     );
     assert_eq!(by_words("MI300X").unwrap().label(), None);
+}
+
+#[rstest]
+#[case("NVIDIA-H200", true)]
+#[case("NVIDIA-H200-SHARED", true)]
+#[case("Tesla-T4", true)]
+#[case("H200", false)]
+#[case("h200", false)]
+fn a_label_is_told_from_a_short_name(#[case] label: &str, #[case] is_labelled: bool) {
+    assert_eq!(by_label(label).unwrap().is_labelled(label), is_labelled);
 }

@@ -155,7 +155,7 @@ mod tests {
         NoBuildBackend::VLLMOpenAI,
         "0.8.5",
         "engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use 0.9.0 \
-         or later, or engine.vllm.server Triton"
+         or later, or from 0.6.3.post1 on engine.vllm.server Triton"
     )]
     #[case(NoBuildBackend::VLLM, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.25.0")]
     fn a_version_without_one_says_what_to_use(

@@ -24,7 +24,7 @@ pub const OLDEST: Oldest = Oldest {
     numbers: [1, 2, 0],
     name: "1.2",
     does: "whose own server says how likely the tokens of a stream are",
-    remedy: "1.2.0 or later, or engine.tensorRTLLMPyTorch.server Triton",
+    remedy: "1.2.0 or later, or from 1.0 on engine.tensorRTLLMPyTorch.server Triton",
 };
 
 /// Arguments that belong to the Job: of the command line, of several servers, or sizes by another name.
@@ -169,7 +169,8 @@ mod tests {
         "1.1.0",
         None,
         "engine.tensorRTLLMPyTorch.version: 1.1.0 is older than 1.2, the first version whose own server says how likely the \
-         tokens of a stream are; use 1.2.0 or later, or engine.tensorRTLLMPyTorch.server Triton"
+         tokens of a stream are; use 1.2.0 or later, or from 1.0 on engine.tensorRTLLMPyTorch.server \
+         Triton"
     )]
     fn a_version_has_an_image_or_says_what_to_use(
         #[case] version: &str,

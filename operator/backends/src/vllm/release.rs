@@ -40,7 +40,7 @@ pub const OWN_SERVER: Oldest = Oldest {
     numbers: [0, 9, 0],
     name: "0.9.0",
     does: "whose own server takes every option from a file",
-    remedy: "0.9.0 or later, or engine.vllm.server Triton",
+    remedy: "0.9.0 or later, or from 0.6.3.post1 on engine.vllm.server Triton",
 };
 
 /// NVIDIA's newest image that carries a version.

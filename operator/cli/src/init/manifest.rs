@@ -245,6 +245,8 @@ fn agent() -> Vec<String> {
     lines(&[
         "  agent:",
         "    systemPrompt: Answer briefly, and use your tools for facts.",
+        "    # Tokens of each answer of the model, with its thoughts: 256 without it. Models that think first need room.",
+        "    #maxOutputTokens: 4096",
         "    # Tools that the model may call.",
         "    #tools:",
         "    #- name: search",

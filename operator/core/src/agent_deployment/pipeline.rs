@@ -10,7 +10,7 @@ use slipway_crds::{
 
 use super::{
     engines::built::BuiltEngine,
-    parts::{Basis, Found, Halt, Parts, Planned, Planning},
+    parts::{Basis, Found, Parts, Planned, Planning},
     prepare::{Prepared, accepted_by_sidecars, prepare},
     profiling::{self, Choice},
     rollout::{
@@ -21,7 +21,7 @@ use super::{
     },
     world::World,
 };
-use crate::{plan::Note, why::Why};
+use crate::plan::Note;
 
 /// What is said of a choice that nobody had to make.
 const SERVED_ELSEWHERE: &str = "spec.model.upstream names it; nothing is built or measured";
@@ -52,10 +52,6 @@ fn measured(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
 fn elsewhere(world: &World, upstream: &Upstream, inputs: &PlanInputs) -> Planning<Chosen> {
     Planned::of(|parts| {
         accepted_by_sidecars(world)?;
-        let problems = slipway_agent_config::problems_of_upstream(&world.name, &world.spec.agent, upstream);
-        if let Some((field, problem)) = problems.into_iter().next() {
-            return Err(Halt::stopped(Why::SpecRefused { field, problem }));
-        }
         parts.add(Parts::of_found(nothing_considered()));
         let served = Served::Upstream(ServedUpstream { upstream: upstream.clone() });
         let plan = plan(world, served, upstream.max_in_flight);

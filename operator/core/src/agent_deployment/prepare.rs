@@ -45,12 +45,8 @@ pub(super) fn prepare(world: &World) -> Planning<Prepared> {
 
 /// Whether a sidecar could be configured so. It would refuse the rest, but only after engines are built and measured.
 pub(super) fn accepted_by_sidecars(world: &World) -> Step<()> {
-    let refused = |field, problem| Err(Blocked::Stopped(Why::SpecRefused { field, problem }));
-    if let Some(problem) = slipway_agent_config::problem(&world.name, &world.spec.agent) {
-        return refused("spec.agent", problem);
-    }
-    match slipway_agent_config::problem_of_serving(&world.name, &world.spec.serving) {
-        Some(problem) => refused("spec.serving", problem),
+    match slipway_agent_config::refusal(&world.name, &world.spec) {
+        Some((field, problem)) => Err(Blocked::Stopped(Why::SpecRefused { field, problem })),
         None => Ok(()),
     }
 }

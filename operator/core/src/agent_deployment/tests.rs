@@ -22,6 +22,7 @@ mod in_place;
 mod layouts;
 mod no_build;
 mod own_servers;
+mod pinned_images;
 mod predictions;
 mod preflight;
 mod prior;

@@ -106,14 +106,23 @@ fn hub(rest: &str) -> Result<ModelUri, &'static str> {
 
 fn claim(rest: &str) -> Result<ModelUri, &'static str> {
     let (claim, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if claim.is_empty() {
-        return Err("use pvc://claim/path");
+    if !is_object_name(claim) {
+        return Err(
+            "use pvc://claim/path; the name of a claim has a-z, 0-9, '-' and '.', letters or digits at both ends",
+        );
     }
     let path = path.trim_matches('/');
     if path.split('/').any(|part| matches!(part, "." | "..")) || path.contains("//") {
         return Err("the path must not contain . or .. or empty parts");
     }
     Ok(ModelUri::Claim { claim: claim.to_owned(), path: path.to_owned() })
+}
+
+/// A name of Kubernetes: an RFC 1123 subdomain, as far as a claim's name is concerned.
+fn is_object_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_dotted = |c: char| is_plain(c) || matches!(c, '-' | '.');
+    name.len() <= 253 && name.starts_with(is_plain) && name.ends_with(is_plain) && name.chars().all(is_dotted)
 }
 
 fn web(uri: &str, rest: &str) -> Result<ModelUri, &'static str> {
@@ -123,6 +132,11 @@ fn web(uri: &str, rest: &str) -> Result<ModelUri, &'static str> {
     }
     if host.contains('@') {
         return Err("credentials do not belong in a URI: put a bearer token into the secret of model.secretRef");
+    }
+    // Colons within brackets belong to an address of IPv6.
+    let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'));
+    if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+        return Err("the port is not a number from 1 to 65535");
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let url = uri.to_owned();
@@ -183,7 +197,9 @@ mod tests {
     fn malformed_uris_say_which_form_to_use() {
         assert!(error("models/llama").ends_with("needs one of the schemes hf://, pvc://, http://, https://"));
         assert!(error("hf://a/b/c").ends_with("use hf://organization/name@revision"));
-        assert!(error("pvc:///x").ends_with("use pvc://claim/path"));
+        assert!(error("pvc:///x").contains("use pvc://claim/path; the name of a claim has a-z"));
+        assert!(error("pvc://Models/x").contains("use pvc://claim/path; the name of a claim has a-z"));
+        assert!(error("http://models:70000/m/").ends_with("the port is not a number from 1 to 65535"));
         assert!(error("pvc://c/../x").ends_with("the path must not contain . or .. or empty parts"));
         assert!(error("https://h/model.bin").contains("an archive (.tar, .tar.gz, .tgz)"));
         assert!(error("https://u:p@h/m/").contains("put a bearer token into the secret of model.secretRef"));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use slipway_backends::{no_build, tensorrt_llm::version};
 use slipway_crds::{
     conditions::Reason,
-    identity::content_hash,
+    identity::{ContentHash, content_hash},
     v1alpha1::{
         agent_deployment::{
             Build, Checkpoint, CustomEngine, EngineConfiguration, NoBuildBlock, ResolvedImage, ResolvedModel,
@@ -26,7 +26,7 @@ use super::{
     world::World,
 };
 use crate::{
-    jobs::{attempts::AttemptStep, kind::JobKind},
+    jobs::{attempts::AttemptStep, kind::JobKind, view::JobView},
     plan::{Child, Note},
     why::{Blocked, Step, Why},
 };
@@ -40,17 +40,14 @@ pub(super) struct Resolved {
     pub(super) builder_image_digest: String,
     /// The user's builder; with another backend its image builds and serves, without options.
     pub(super) custom: CustomEngine,
-    /// The builder's image by digest, where it can be pulled so.
+    /// The image that serves by digest, where that is known and it can be pulled so.
     pub(super) pinned_image: Option<String>,
 }
 
 impl Resolved {
-    /// The image that serves. By digest where it is the one whose digest is known: a tag that moves would change pods
-    /// without a canary.
+    /// The image that serves. By digest where that is known: a tag that moves would change pods without a canary.
     pub(super) fn serving_image(&self) -> String {
-        let CustomEngine { builder_image, triton_image, .. } = &self.custom;
-        let pinned = self.pinned_image.clone().filter(|_| builder_image == triton_image);
-        pinned.unwrap_or_else(|| triton_image.clone())
+        self.pinned_image.clone().unwrap_or_else(|| self.custom.triton_image.clone())
     }
 }
 
@@ -97,20 +94,59 @@ struct ResolveInput<'a> {
     uri: &'a str,
     secret: Option<&'a LocalObjectReference>,
     builder_image: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    triton_image: Option<&'a str>,
+}
+
+/// What is to be resolved.
+struct Asked<'a> {
+    uri: &'a str,
+    engine: EngineConfiguration,
+    custom: CustomEngine,
+    input_hash: ContentHash,
+    /// Images whose digests are asked for: the builder's first.
+    images: Vec<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// Earlier operators asked for the builder's image alone. What such a Job has resolved, or is resolving, stays
+    /// while the serving image does: an upgrade starts no Job, and names that image as before.
+    fn new(world: &World, checkpoint: Checkpoint<'a>, engine: EngineConfiguration) -> Result<Self, Halt> {
+        let custom = builder(&engine)?;
+        let CustomEngine { builder_image, triton_image, .. } = &custom;
+        let hash = |triton_image| {
+            content_hash(&ResolveInput {
+                agent_deployment: &world.name,
+                uri: checkpoint.uri,
+                secret: checkpoint.secret_ref,
+                builder_image,
+                triton_image,
+            })
+        };
+        let of_builder = hash(None)?;
+        let is_earlier = resolve_step(of_builder.short()).recorded(world) > 0 && serves_as_named(world, triton_image);
+        let other = Some(triton_image).filter(|image| *image != builder_image && !is_earlier);
+        let input_hash = if other.is_some() { hash(other.map(String::as_str))? } else { of_builder };
+        let images = [builder_image].into_iter().chain(other).cloned().collect();
+        Ok(Self { uri: checkpoint.uri, engine, custom, input_hash, images })
+    }
+}
+
+/// Whether nothing serves yet, or with this image as it is named.
+fn serves_as_named(world: &World, triton_image: &str) -> bool {
+    let stable = world.stable().and_then(|stable| world.revision(stable));
+    let artifact = stable.and_then(|revision| revision.plan.served.artifact());
+    artifact.is_none_or(|artifact| artifact.triton_image == triton_image)
+}
+
+fn resolve_step(input_hash: &str) -> JobStep<'_> {
+    JobStep { kind: JobKind::Resolve, input_hash, is_single: true }
 }
 
 pub(super) fn decide(world: &World, checkpoint: Checkpoint<'_>) -> Planning<Resolved> {
     Planned::of(|parts| {
-        let engine = defaults::engine(world, checkpoint.engine);
-        let custom = builder(&engine)?;
-        let input_hash = content_hash(&ResolveInput {
-            agent_deployment: &world.name,
-            uri: checkpoint.uri,
-            secret: checkpoint.secret_ref,
-            builder_image: &custom.builder_image,
-        })?;
-        let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
-        let asked = Asked { uri: checkpoint.uri, engine, custom };
+        let asked = Asked::new(world, checkpoint, defaults::engine(world, checkpoint.engine))?;
+        let step = resolve_step(asked.input_hash.short());
         if let Some(resolved) = recorded(world, &step, &asked) {
             return Ok(resolved);
         }
@@ -118,14 +154,14 @@ pub(super) fn decide(world: &World, checkpoint: Checkpoint<'_>) -> Planning<Reso
             AttemptStep::Record(attempt) => Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) })),
             AttemptStep::Create(attempt) => {
                 let name = step.job_name(attempt);
-                let (task, job) = build::resolve_job::resolve_job(world, &name, (checkpoint, &asked.custom));
+                let (task, job) = build::resolve_job::resolve_job(world, &name, (checkpoint, &asked.images));
                 parts.add(Parts::of_children([Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))]));
                 Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) }))
             }
             AttemptStep::Wait(why) => Err(Halt::waiting(why)),
             AttemptStep::GivenUp(why) => Err(Halt::stopped(why)),
             AttemptStep::Succeeded { outcome, .. } => match *outcome {
-                Outcome::Resolve(result) => Ok(parts.join(record(world, &step, result, asked))?),
+                Outcome::Resolve(result) => Ok(parts.join(record(world, &step, result, &asked))?),
                 Outcome::Fetch(_)
                 | Outcome::Build(_)
                 | Outcome::Quality(_)
@@ -137,40 +173,49 @@ pub(super) fn decide(world: &World, checkpoint: Checkpoint<'_>) -> Planning<Reso
     })
 }
 
-/// What is to be resolved.
-struct Asked<'a> {
-    uri: &'a str,
-    engine: EngineConfiguration,
-    custom: CustomEngine,
-}
-
 /// What the status holds, if it is about the spec as it stands.
 fn recorded(world: &World, step: &JobStep<'_>, asked: &Asked<'_>) -> Option<Resolved> {
-    let Asked { uri, engine, custom } = asked;
+    let known = |reference: &String| world.status.images.iter().find(|image| image.reference == *reference).cloned();
+    let images = asked.images.iter().map(known).collect::<Option<Vec<ResolvedImage>>>()?;
     let model = world.status.model.clone().filter(|_| step.recorded(world) > 0)?;
-    let image = world.status.images.iter().find(|image| image.reference == custom.builder_image)?;
-    (model.uri == *uri).then(|| Resolved {
+    (model.uri == asked.uri).then(|| resolved(asked, model, &images))?
+}
+
+fn resolved(asked: &Asked<'_>, model: ResolvedModel, images: &[ResolvedImage]) -> Option<Resolved> {
+    let Asked { engine, custom, .. } = asked;
+    let of = |reference: &str| images.iter().find(|image| image.reference == reference);
+    Some(Resolved {
         engine: engine.clone(),
         model,
-        builder_image_digest: image.digest.clone(),
+        builder_image_digest: of(&custom.builder_image)?.digest.clone(),
         custom: custom.clone(),
-        pinned_image: image.pinned.clone(),
+        pinned_image: of(&custom.triton_image).and_then(|image| image.pinned.clone()),
     })
 }
 
-fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, asked: Asked<'_>) -> Planned<Step<Resolved>> {
-    let Asked { uri, engine, custom } = asked;
+/// An image, as the kubelet reported it of a Job's pod.
+fn seen_image(view: Option<&JobView>, reference: &str) -> Option<ResolvedImage> {
+    let named = build::resolve_job::digest_in_reference(reference);
+    let digest = named.or_else(|| view?.image_digests.get(reference).cloned())?;
+    let pinned = view.and_then(|view| view.pinned_images.get(reference).cloned());
+    Some(ResolvedImage { reference: reference.to_owned(), digest, pinned })
+}
+
+fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, asked: &Asked<'_>) -> Planned<Step<Resolved>> {
+    let Asked { uri, engine, .. } = asked;
     let job = step.job(step.recorded(world));
-    let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
-    let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
-    let Some(builder_image_digest) = pinned.or(seen) else {
-        let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
-        let why = Why::JobFailed { job, class: "Infrastructure", failure, attempts: None };
-        return Parts::default().with(Err(Blocked::Stopped(why)));
-    };
+    let mut images = Vec::new();
+    for reference in &asked.images {
+        let Some(image) = seen_image(step.latest(world), reference) else {
+            let failure = format!("the kubelet reported no digest for {reference}");
+            let why = Why::JobFailed { job, class: "Infrastructure", failure, attempts: None };
+            return Parts::default().with(Err(Blocked::Stopped(why)));
+        };
+        images.push(image);
+    }
     let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
     let model = ResolvedModel {
-        uri: uri.to_owned(),
+        uri: (*uri).to_owned(),
         pinned_uri,
         commit,
         source_digest: source_digest.to_string(),
@@ -180,15 +225,11 @@ fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, asked: Asked
         shape: shape.as_deref().filter(|_| engine.backend.build() != Build::Custom).map(resolved_shape),
         fetched: false,
     };
-    let pinned_image = world.jobs.get(&job.name).and_then(|job| job.pinned_images.get(&custom.builder_image).cloned());
-    let image = ResolvedImage {
-        reference: custom.builder_image.clone(),
-        digest: builder_image_digest.clone(),
-        pinned: pinned_image.clone(),
-    };
     let note = Parts::of_notes([Note::normal(Reason::ModelResolved, story(&model, files))]);
-    let found = Found { model: Some(model.clone()), images: Some(vec![image]), ..Found::default() };
-    note.and(Parts::of_found(found)).with(Ok(Resolved { engine, model, builder_image_digest, custom, pinned_image }))
+    let resolved = resolved(asked, model.clone(), &images);
+    let found = Found { model: Some(model), images: Some(images), ..Found::default() };
+    let missing = || Blocked::Stopped(foreign_result(step, world));
+    note.and(Parts::of_found(found)).with(resolved.ok_or_else(missing))
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

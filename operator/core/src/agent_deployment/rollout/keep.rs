@@ -28,12 +28,13 @@ pub(super) fn keep(world: &World, stable: Option<&str>) -> Parts {
     keep_split(world, Split { stable, ..Split::default() }, world.replicas())
 }
 
-/// The same with so many pods of stable, while a canary has a share of the traffic.
+/// The same with so many pods of stable, while a canary has a share of the traffic. Traffic comes first: where stable
+/// makes room, its last pod goes only once nobody is sent to it.
 pub(super) fn keep_split(world: &World, split: Split<'_>, pods: i32) -> Parts {
     let stable = split.stable.and_then(|stable| world.revision(stable));
     let children =
         stable.map(|revision| build::serving::revision_children(world, &revision.hash, &revision.plan, pods));
-    Parts::of_children(children.into_iter().flatten()).and(Parts::of_children(build::traffic::traffic(world, split)))
+    Parts::of_children(build::traffic::traffic(world, split)).and(Parts::of_children(children.into_iter().flatten()))
 }
 
 /// Forgets revisions whose pods have had their time.

@@ -420,9 +420,9 @@ impl Cluster {
             }
         };
         let engine = defaults::engine(&self.world, self.world.spec.engine.as_ref().expect("a Job is about an engine"));
-        let images = resolve::builder(&engine).map(|builder| builder.builder_image);
+        let images = resolve::builder(&engine).map(|builder| [builder.builder_image, builder.triton_image]);
         let image_digests =
-            images.into_iter().map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
+            images.into_iter().flatten().map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
         let job = self.world.jobs.get_mut(name).unwrap_or_else(|| panic!("no Job {name}"));
         (job.phase, job.image_digests, job.ended_at) = (phase, image_digests, Some(self.world.now));
     }

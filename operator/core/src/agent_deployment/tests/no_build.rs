@@ -360,7 +360,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
         (vllm.version, vllm.server) = (Some("0.8.5".to_owned()), EngineServer::OpenAI);
     }),
     "spec.engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use \
-     0.9.0 or later, or engine.vllm.server Triton"
+     0.9.0 or later, or from 0.6.3.post1 on engine.vllm.server Triton"
 )]
 #[case::an_argument_against_a_field(
     |c: Cluster| c.edited(|spec| {

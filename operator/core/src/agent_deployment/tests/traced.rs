@@ -1,7 +1,7 @@
 //! Where traces are sent is part of a revision's pods. It is not measured.
 
 use pretty_assertions::assert_eq;
-use slipway_agent_config::problem_of_serving;
+use slipway_agent_config::refusal;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Serving, Stage, Tracing},
     profile::ProfilePhase,
@@ -48,9 +48,9 @@ fn traces_change_no_measurement() {
 
 /// What is wrong with the serving of a spec.
 fn problem(change: impl FnOnce(&mut Serving)) -> Option<String> {
-    let mut serving = world().world.spec.serving.clone();
-    change(&mut serving);
-    problem_of_serving("support", &serving)
+    let mut spec = world().world.spec.clone();
+    change(&mut spec.serving);
+    refusal("support", &spec).map(|(_, problem)| problem)
 }
 
 #[test]

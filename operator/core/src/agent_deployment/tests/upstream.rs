@@ -241,7 +241,7 @@ fn what_pods_wait_for_is_asked_again_also_after_the_deadline() {
 )]
 #[case::a_port_that_is_none(
     |spec: &mut AgentDeploymentSpec| spec.model = at("https://llm.example:99999", "qwen3"),
-    "spec.model.upstream: url: port \"99999\" is not one: write a number from 1 to 65535"
+    "spec.model.upstream: url: the port \"99999\" is not one; write a number from 1 to 65535"
 )]
 #[case::a_prompt_that_the_server_writes(
     |spec: &mut AgentDeploymentSpec| spec.agent.prompt_template = Some("{messages} {tools} {systemPrompt}".to_owned()),

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
-    v1alpha1::agent_deployment::{Build, Checkpoint, CustomEngine},
+    v1alpha1::agent_deployment::{Build, Checkpoint},
 };
 use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
 
@@ -26,13 +26,9 @@ use crate::{
 const SOURCE_VOLUME: &str = "source";
 const SECRET_VOLUME: &str = "secret";
 
-/// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports
-/// the digest of the image. A reference that holds its digest needs no such container.
-pub fn resolve_job(
-    world: &World,
-    name: &str,
-    (checkpoint, custom): (Checkpoint<'_>, &CustomEngine),
-) -> (ConfigMap, Job) {
+/// The task and the Job. A container of each image, the builder's and then the one that serves, runs our binary for a
+/// moment, so that the kubelet reports its digest. A reference that holds its digest needs no such container.
+pub fn resolve_job(world: &World, name: &str, (checkpoint, images): (Checkpoint<'_>, &[String])) -> (ConfigMap, Job) {
     let shape = match checkpoint.engine.backend.build() {
         Build::Custom => ShapeNeed::Optional,
         Build::Tools | Build::Nothing => ShapeNeed::Required,
@@ -43,10 +39,11 @@ pub fn resolve_job(
     container.volume_mounts = Some([vec![read_only(mount(TASK_VOLUME, TASK_FOLDER))], source_mounts].concat());
     let config_map = task_config_map(world, name, Component::Resolve, (&task, BTreeMap::new()));
     let mut volumes = [vec![task::volume(&config_map)], source_volumes].concat();
-    let mut init_containers = Vec::new();
-    if digest_in_reference(&custom.builder_image).is_none() {
-        init_containers.push(install_worker(&world.settings));
-        init_containers.push(worker_in(&custom.builder_image, "builder-image", &["--version"]));
+    let named = ["builder-image", "triton-image"].into_iter().zip(images);
+    let unknown = named.filter(|(_, image)| digest_in_reference(image).is_none());
+    let mut init_containers: Vec<_> = unknown.map(|(name, image)| worker_in(image, name, &["--version"])).collect();
+    if !init_containers.is_empty() {
+        init_containers.insert(0, install_worker(&world.settings));
         volumes.push(bin_volume());
     }
     let parts = JobParts {

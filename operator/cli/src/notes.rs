@@ -1,0 +1,47 @@
+//! What of an accepted spec does less than it seems to, and the remedy. Pure.
+
+use slipway_backends::gpu;
+use slipway_crds::{labels::GPU_PRODUCT, v1alpha1::AgentDeploymentSpec};
+use slipway_selection::uncompared::{self, Uncompared};
+
+use crate::check::Problem;
+
+/// Every note on a spec, in the order of its fields.
+pub fn notes(spec: &AgentDeploymentSpec) -> Vec<Problem> {
+    [short_name(spec), uncompared(spec), answer_without_a_prompt(spec)].into_iter().flatten().collect()
+}
+
+fn note(field: &str, message: String) -> Problem {
+    Problem { field: Some(field.to_owned()), message }
+}
+
+/// An objective that the spec's driver does not measure.
+fn uncompared(spec: &AgentDeploymentSpec) -> Option<Problem> {
+    let found: Uncompared = spec.driver().and_then(|driver| uncompared::uncompared(spec, driver))?;
+    Some(note(uncompared::FIELD, found.to_string()))
+}
+
+/// A GPU by a name that only nodes labelled by hand have.
+fn short_name(spec: &AgentDeploymentSpec) -> Option<Problem> {
+    let product = spec.hardware.node_selector.get(GPU_PRODUCT)?;
+    let label = gpu::label_beside(product)?;
+    let field = format!("spec.hardware.nodeSelector[{GPU_PRODUCT}]");
+    let message = format!(
+        "{field} is {product}, and only nodes that are labelled by hand have it: GPU feature discovery writes {label}"
+    );
+    Some(note(&field, message))
+}
+
+/// An answer as long as prompt and answer may be together.
+fn answer_without_a_prompt(spec: &AgentDeploymentSpec) -> Option<Problem> {
+    let longest = spec.engine.as_ref()?.max_seq_len()?;
+    let answer = spec.agent.max_output_tokens;
+    let field = "spec.agent.maxOutputTokens";
+    (answer >= longest).then(|| {
+        let message = format!(
+            "{field} is {answer}, and prompt and answer together have {longest} tokens: no answer will be that long. \
+             Lower it, or raise maxSeqLen"
+        );
+        note(field, message)
+    })
+}
