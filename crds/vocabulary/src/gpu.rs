@@ -38,14 +38,6 @@ impl Gpu {
             false => format!("NVIDIA-{name}"),
         })
     }
-
-    /// Whether GPU feature discovery writes this value for it, shared or not. It never writes a short name.
-    #[must_use]
-    pub fn is_labelled(&self, label: &str) -> bool {
-        let whole = label.strip_suffix("-SHARED").unwrap_or(label);
-        let product = whole.strip_prefix("NVIDIA-").or_else(|| whole.starts_with("Tesla-").then_some(whole));
-        product.is_some_and(|product| self.labels.contains(&product))
-    }
 }
 
 const fn nvidia(
@@ -191,8 +183,11 @@ pub fn by_label(label: &str) -> Result<Gpu, NoWholeGpu> {
         (Some(gpu), _) => Ok(*gpu),
         (None, Some(profile)) => Err(NoWholeGpu::Virtual { profile: profile.to_owned() }),
         (None, None) => {
-            let of_short_name = of_nvidia().find(|gpu| gpu.name.eq_ignore_ascii_case(product));
-            Err(NoWholeGpu::Unknown { meant: of_short_name.and_then(Gpu::label) })
+            let lower = product.to_ascii_lowercase();
+            let short_name = lower.strip_prefix("nvidia-").unwrap_or(&lower);
+            let meant = of_nvidia().find(|gpu| gpu.name == short_name).and_then(Gpu::label);
+            let shared = if whole.len() < label.len() { "-SHARED" } else { "" };
+            Err(NoWholeGpu::Unknown { meant: meant.map(|label| format!("{label}{shared}")) })
         }
     }
 }

@@ -41,6 +41,8 @@ const BRIDGES_FOLDER: &str = "/slipway/mcp";
 const BRIDGE_URL: &str = "http://localhost/mcp";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
+/// The longest time that a sidecar takes for it.
+const LONGEST_DRAIN_MILLISECONDS: u64 = 3_600_000;
 
 /// The part of a revision's plan that configures its sidecar.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +77,9 @@ pub fn runtime_config(
         Asked::Beside(served_by) => set_engine(&mut config, served_by),
         Asked::Upstream(upstream) => set_upstream(&mut config, upstream),
     }
-    config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
+    // The longest run that there may be has the longest grace that there is.
+    let grace = config.run_timeout_milliseconds.saturating_add(DRAIN_MARGIN_MILLISECONDS);
+    config.drain_grace_milliseconds = grace.min(LONGEST_DRAIN_MILLISECONDS);
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives.iter().map(LatencyObjective::from).collect();
     config
@@ -292,6 +296,15 @@ mod tests {
             tool(&api, http_tool).map(|tool| tool.kind)
         });
         assert_eq!(kinds, [None, None, Some(ToolKind::Calculator)]);
+    }
+
+    #[test]
+    fn the_longest_run_is_served() {
+        let agent: Agent = serde_json::from_value(json!({"runTimeout": "1h"})).expect("an agent of the API");
+        let upstream = serde_json::from_value(json!({"url": "https://llm.example", "model": "a"}));
+        let upstream: ApiUpstream = upstream.expect("an upstream of the API");
+        let plan = ServedAgent { agent: &agent, asked: Asked::Upstream(&upstream), max_in_flight: 8 };
+        assert_eq!(runtime_config("support", "support-1", plan, &[]).validate(), Ok(()));
     }
 
     #[test]

@@ -16,13 +16,6 @@ pub struct Gpu {
     pub sm: u32,
 }
 
-/// The label that GPU feature discovery writes for a GPU, where it is another one than this. None for a label that does
-/// not name a whole GPU.
-#[must_use]
-pub fn label_beside(label: &str) -> Option<String> {
-    gpu::by_label(label).ok().filter(|gpu| !gpu.is_labelled(label)).and_then(|gpu| gpu.label())
-}
-
 /// Finds a whole GPU by the value of GPU feature discovery's label `nvidia.com/gpu.product`.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! What of an accepted spec does less than it seems to, and the remedy. Pure.
 
-use slipway_backends::gpu;
 use slipway_crds::{labels::GPU_PRODUCT, v1alpha1::AgentDeploymentSpec};
 use slipway_selection::uncompared::{self, Uncompared};
+use slipway_vocabulary::gpu;
 
 use crate::check::Problem;
 
@@ -24,10 +24,11 @@ fn uncompared(spec: &AgentDeploymentSpec) -> Option<Problem> {
 /// A GPU by a name that only nodes labelled by hand have.
 fn short_name(spec: &AgentDeploymentSpec) -> Option<Problem> {
     let product = spec.hardware.node_selector.get(GPU_PRODUCT)?;
-    let label = gpu::label_beside(product)?;
+    let whole = product.strip_suffix("-SHARED").unwrap_or(product);
+    let label = gpu::by_label(whole).ok().filter(|gpu| gpu.name == whole).and_then(|gpu| gpu.label())?;
     let field = format!("spec.hardware.nodeSelector[{GPU_PRODUCT}]");
     let message = format!(
-        "{field} is {product}, and only nodes that are labelled by hand have it: GPU feature discovery writes {label}"
+        "{field} is {product}, which only nodes that are labelled by hand have: GPU feature discovery writes {label}"
     );
     Some(note(&field, message))
 }

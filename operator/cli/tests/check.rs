@@ -205,7 +205,7 @@ fn noted(file: File) -> Vec<String> {
 #[rstest]
 #[case::labelled("NVIDIA-H200", "", &[])]
 #[case::short("h200", "", &[
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product] is h200, and only nodes that are labelled by hand have it: GPU \
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product] is h200, which only nodes that are labelled by hand have: GPU \
      feature discovery writes NVIDIA-H200",
 ])]
 #[case::long_answers("NVIDIA-H200", ", maxOutputTokens: 2048", &[

@@ -1,7 +1,7 @@
 //! The sections below the plot. Pure.
 
 use slipway_crds::v1alpha1::{
-    agent_deployment::{Arrival, SyntheticRuns},
+    agent_deployment::{Arrival, ResolvedImage, SyntheticRuns},
     profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose},
 };
 
@@ -241,6 +241,11 @@ fn price_words(HourlyPrice { gpu_product, spot, per_hour }: &HourlyPrice) -> Str
     format!("${per_hour} an hour for {what}{}", if *spot { " on a spot node" } else { "" })
 }
 
+/// Whether an image of the status is the one that is called so, by its reference or by its digest.
+fn is_called(image: &ResolvedImage, name: &str) -> bool {
+    image.reference == name || image.pinned.as_deref() == Some(name)
+}
+
 /// By what everything above can be told from another campaign.
 pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     let inputs = study.inputs();
@@ -267,7 +272,7 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     let images = material.object.status.iter().flat_map(|status| &status.images);
     pairs.extend(
         images
-            .filter(|image| image.reference == inputs.placement.triton_image)
+            .filter(|image| is_called(image, &inputs.placement.triton_image))
             .map(|i| pair("Triton's content", i.digest.clone())),
     );
     pairs.extend(

@@ -211,8 +211,9 @@ fn until_measured(world: &World) -> Vec<Value> {
     let custom = builder(world);
     let mut all = vec![value(&artifact_store::claim(&world.namespace, &world.settings.store))];
     let checkpoint = world.spec.checkpoint().expect("an engine comes from a checkpoint");
-    let images = [custom.builder_image.clone(), custom.triton_image.clone()];
-    let what = (checkpoint, &images[..]);
+    let mut images = vec![custom.builder_image.clone(), custom.triton_image.clone()];
+    images.dedup();
+    let what = (checkpoint, images.as_slice());
     let (task, job) = resolve::build::resolve_job::resolve_job(world, "resolve-0123456789-1", what);
     all.extend([value(&task), value(&job)]);
     let from = (checkpoint, checkpoint.uri, "0123456789");

@@ -273,7 +273,7 @@ fn freeze(
         repetition: None,
         agent: world.spec.agent.clone(),
         placement: ProfilePlacement {
-            triton_image: resolved.custom.triton_image.clone(),
+            triton_image: resolved.measured_image(),
             node_selector: world.spec.hardware.node_selector.clone(),
             tolerations: world.spec.hardware.tolerations.clone(),
             triton_resources: world.spec.serving.triton_resources.clone(),

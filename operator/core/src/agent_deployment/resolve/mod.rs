@@ -49,6 +49,13 @@ impl Resolved {
     pub(super) fn serving_image(&self) -> String {
         self.pinned_image.clone().unwrap_or_else(|| self.custom.triton_image.clone())
     }
+
+    /// The image that campaigns measure with: the one that serves. Where it builds as well it is named as in the spec,
+    /// as in campaigns of earlier operators, whose results stay.
+    pub(super) fn measured_image(&self) -> String {
+        let CustomEngine { builder_image, triton_image, .. } = &self.custom;
+        if builder_image == triton_image { triton_image.clone() } else { self.serving_image() }
+    }
 }
 
 /// What builds and serves an engine that has its defaults.

@@ -10,7 +10,7 @@ use crate::{
         parts::{Parts, Planned},
         world::{OwnedObject, World},
     },
-    plan::SOON,
+    plan::{Child, SOON},
 };
 
 /// How long the pods of a revision stay once it has no traffic any more.
@@ -28,13 +28,18 @@ pub(super) fn keep(world: &World, stable: Option<&str>) -> Parts {
     keep_split(world, Split { stable, ..Split::default() }, world.replicas())
 }
 
-/// The same with so many pods of stable, while a canary has a share of the traffic. Traffic comes first: where stable
-/// makes room, its last pod goes only once nobody is sent to it.
+/// The same with so many pods of stable, while a canary has a share of the traffic. Traffic goes nowhere before what it
+/// needs is there. Where stable makes room, its pods go only once nobody is sent to them.
 pub(super) fn keep_split(world: &World, split: Split<'_>, pods: i32) -> Parts {
     let stable = split.stable.and_then(|stable| world.revision(stable));
     let children =
         stable.map(|revision| build::serving::revision_children(world, &revision.hash, &revision.plan, pods));
-    Parts::of_children(build::traffic::traffic(world, split)).and(Parts::of_children(children.into_iter().flatten()))
+    let (pods_of_stable, others): (Vec<Child>, Vec<Child>) =
+        children.into_iter().flatten().partition(|child| matches!(child, Child::Deployment(_)));
+    let traffic = build::traffic::traffic(world, split);
+    let makes_room = pods < world.replicas();
+    let [second, third] = if makes_room { [traffic, pods_of_stable] } else { [pods_of_stable, traffic] };
+    Parts::of_children(others).and(Parts::of_children(second)).and(Parts::of_children(third))
 }
 
 /// Forgets revisions whose pods have had their time.

@@ -4,9 +4,11 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::{CustomEngine, JobAttempt, Precision};
 
 use super::{
-    cluster::{Cluster, Ending, world},
+    cluster::{Cluster, Ending, digest, world},
+    profiling::{PROFILED, inputs},
     tensorrt_llm::serving_container,
 };
+use crate::agent_deployment::world::WorkloadView;
 
 const TRITON: &str = "example.com/triton:1";
 const PINNED: &str = "example.com/triton@sha256:2e";
@@ -20,8 +22,7 @@ fn custom(cluster: &mut Cluster) -> &mut CustomEngine {
 }
 
 /// With the model resolved on a node that has pulled both images.
-fn resolved() -> Cluster {
-    let mut cluster = world();
+fn resolved(mut cluster: Cluster) -> Cluster {
     cluster.settle();
     let resolve = cluster.running_jobs().remove(0);
     cluster.end_job(&resolve, Ending::Success);
@@ -49,10 +50,19 @@ fn of_an_earlier_operator() -> Cluster {
 
 #[test]
 fn a_tag_that_moves_changes_no_pod() {
-    let cluster = resolved().fetched().with_engine_built(Precision::FP32);
+    let cluster = resolved(world()).fetched().with_engine_built(Precision::FP32);
     let images = cluster.world.status.images.iter().map(|image| (image.reference.as_str(), image.pinned.as_deref()));
     let expected = [("example.com/builder:1", Some("example.com/builder@sha256:1e")), (TRITON, Some(PINNED))];
     assert_eq!((images.collect::<Vec<_>>(), served_by(&cluster)), (expected.to_vec(), PINNED.to_owned()));
+}
+
+#[test]
+fn a_campaign_measures_what_will_serve() {
+    let mut cluster = world().edited(|spec| *spec = serde_norway::from_str(PROFILED).expect("a valid spec"));
+    let data = WorkloadView::Lines { digest: digest("prompts") };
+    cluster.world.workloads.insert(("chat".to_owned(), "prompts.jsonl".to_owned()), data);
+    let cluster = resolved(cluster).fetched().with_engine_built(Precision::FP32).with_engine_built(Precision::INT8);
+    assert_eq!(inputs(&cluster).placement.triton_image, PINNED);
 }
 
 #[test]

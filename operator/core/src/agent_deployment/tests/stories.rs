@@ -299,7 +299,7 @@ fn a_tool_that_no_sidecar_would_take_is_refused_before_any_job() {
     let mut cluster = world().edited(|spec| spec.agent.tools = serde_norway::from_str(tools).expect("a tool"));
     cluster.settle();
     let problem = "spec.agent: tools[0].http.url: placeholder {entitie} is not an argument; add it to arguments; \
-                   tools[0].http.arguments[0].name: \"entity\" has no place in the URL of a GET; add {entity} to url, or use \
+                   tools[0].http.arguments[0]: \"entity\" has no place in the URL of a GET; add {entity} to url, or use \
                    POST to send it in the body";
     assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
     assert_eq!((cluster.running_jobs(), cluster.world.status.stage), (vec![], Some(Stage::Refused)));
@@ -325,8 +325,8 @@ fn a_problem_of_a_tool_is_told_at_its_place_among_servers() {
     let mut cluster = world().edited(|spec| spec.agent.tools = serde_norway::from_str(tools).expect("tools"));
     cluster.settle();
     let problem = "spec.agent: tools[2].maxInFlight: is 2000; must be between 1 and 1024; tools[1].mcp.allowedNetworks: \
-                   \"x\" is not a network; write it as 10.0.0.0/8, fd00::/8 or Public; tools[1].timeout: is 7200000; must \
-                   be between 1 and 3600000; tools[2].http.url: 127.0.0.1 is a loopback address; name another host, or add \
+                   \"x\" is not a network; write it as 10.0.0.0/8, fd00::/8 or Public; tools[1].timeout: is 2h; must be \
+                   between 1ms and 1h; tools[2].http.url: 127.0.0.1 is a loopback address; name another host, or add \
                    its network to allowedNetworks";
     assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
 }
