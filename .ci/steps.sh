@@ -38,7 +38,7 @@ step prerequisites 10 e2e/cluster/prerequisites.sh
 step build 35 make --no-print-directory build
 step lint 20 make --no-print-directory lint
 step unit 25 make --no-print-directory test-unit
-step faults 20 make --no-print-directory test-faults
+step faults 15 make --no-print-directory test-faults
 step alerts 10 make --no-print-directory test-alerts
 step gpu-labels 1 make --no-print-directory test-gpu-labels
 step argocd 5 make --no-print-directory test-argocd

@@ -84,7 +84,7 @@ fn off(estimated: f64, measured: f64) -> f64 {
 #[rstest]
 #[case::h100(include_str!("../../../tests/data/vllm_memory_h100.jsonl"), 7)]
 #[case::h200(include_str!("../../../tests/data/vllm_memory_h200.jsonl"), 24)]
-fn activations_are_within_eight_percent_of_what_vllm_takes_and_weights_within_one_or_four_in_fp8(
+fn activations_are_within_eight_percent_of_what_vllm_takes_and_weights_within_one_or_72_mib_in_fp8(
     #[case] recorded: &str,
     #[case] rows: usize,
 ) {
@@ -95,9 +95,11 @@ fn activations_are_within_eight_percent_of_what_vllm_takes_and_weights_within_on
         let estimated = row.estimated();
         let left = row.total_bytes * row.gpu_memory_utilization - estimated.fixed();
         let name = format!("{} {} {} {}", row.gpu, row.shape, row.precision, row.max_num_batched_tokens);
-        // Making FP8 while it loads leaves vLLM up to 0.08 GiB beside the weights, whatever their size.
-        let bound = if row.precision == "fp8" { 0.042 } else { 0.012 };
-        assert!(off(estimated.weights / GIB, row.weights_gib) < bound, "{name}: {}", estimated.weights / GIB);
+        // Making FP8 while it loads leaves vLLM a little beside the weights, whatever their size.
+        let beside: f64 = if row.precision == "fp8" { 0.07 } else { 0.0 };
+        let weights = estimated.weights / GIB;
+        let bound = beside.max(0.012 * row.weights_gib);
+        assert!((weights - row.weights_gib).abs() < bound, "{name}: {weights}");
         assert!(off(left / GIB, row.kv_cache_gib) < 0.03, "{name}: {}", left / GIB);
         let taken = estimated.activations / GIB;
         assert!(off(taken, row.activations_gib) < 0.08, "{name}: {taken} of {}", row.activations_gib);
