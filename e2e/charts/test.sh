@@ -76,7 +76,23 @@ check_replicas() {
     fail "$values" "replicas are not spread as it is asked for"
 }
 
+# An image has the tag of all, or its own digest.
+check_images() {
+  local values=charts/slipway/values.yaml objects digest name
+  digest=registry.example/slipway@sha256:$(printf '%064d' 0)
+  objects=$(render "$values" --set image.tag=1.2.3)
+  has "$objects" '        image: "slipway.dev/slipway-operator:1.2.3"' || fail "$values" "the operator lacks its tag"
+  has "$objects" '      worker: "slipway.dev/slipway-worker:1.2.3"' || fail "$values" "the worker lacks its tag"
+  objects=$(render "$values" --set "image.operator=$digest" --set "image.worker=$digest" \
+    --set "image.agentRuntime=$digest" --set "image.preflight=$digest")
+  has "$objects" "        image: \"$digest\"" || fail "$values" "the operator's digest is not taken as it is"
+  for name in worker agentRuntime preflight; do
+    has "$objects" "      $name: \"$digest\"" || fail "$values" "the digest of $name is not taken as it is"
+  done
+}
+
 check_replicas
+check_images
 count=0
 for values in e2e/charts/*-values.yaml; do
   check "$values"

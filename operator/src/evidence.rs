@@ -6,6 +6,7 @@
 //! look waits for a place among the silent, but for that of a canary.
 
 mod pod;
+mod room;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,7 +28,11 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use self::pod::{ADMIN_PORT, AskedPod, host};
+use self::room::{Pools, kibibytes};
+pub use self::{
+    pod::{ADMIN_PORT, AskedPod, host},
+    room::Room,
+};
 use crate::{
     bounded_body::{self, BodyError},
     turns::{Shared, Turn},
@@ -48,10 +53,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const CONCURRENCY: usize = 8;
 /// Bytes of an answer: twice what a busy pod reports of an hour.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Looks with a canary that hold windows at once; in all, and of a namespace.
-const ROOMS_OF_CANARIES: [usize; 2] = [8, 6];
-/// The same of other looks.
-const ROOMS: [usize; 2] = [4, 3];
 /// Pods that are not ready and are asked at once why; in all, and of a namespace.
 const UNREADY: [usize; 2] = [32, 8];
 /// How long a pod is remembered that nobody asks about.
@@ -140,11 +141,12 @@ pub struct Asked {
     pub is_whole: bool,
 }
 
-/// Room in memory for the windows of a look.
-pub type Room = Turn;
-
-/// An answer that has begun: its rest.
-type Rest = BoxFuture<'static, Result<Evidence, EvidenceError>>;
+/// An answer that has begun.
+struct Rest {
+    /// Bytes that it has, or has at most.
+    bytes: usize,
+    read: BoxFuture<'static, Result<Evidence, EvidenceError>>,
+}
 
 /// Asks one pod, by its URL, until its answer begins.
 type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>> + Send + Sync>;
@@ -153,7 +155,8 @@ type Ask = Box<dyn Fn(String) -> BoxFuture<'static, Result<Rest, EvidenceError>>
 pub struct Pods {
     ask: Ask,
     lanes: Lanes,
-    rooms: Rooms,
+    rooms: Pools,
+    memory: Pools,
     unready: Shared,
     known: Mutex<Known>,
 }
@@ -197,18 +200,12 @@ impl Lanes {
     }
 }
 
-/// Looks that hold windows at once: an hour of a busy pod takes megabytes.
-struct Rooms {
-    of_canaries: Shared,
-    others: Shared,
-}
-
 /// One look at pods.
 struct Look<'a> {
     question: &'a Question<'a>,
     rooms: &'a Shared,
     /// Taken once an answer begins: silent pods need none.
-    room: OnceCell<Option<Room>>,
+    room: OnceCell<Option<Turn>>,
     began: Instant,
 }
 
@@ -278,8 +275,8 @@ impl Pods {
             silent: Lane::new([8, 4], [2, 1], None),
             silent_of_canaries: Lane::new([8, 4], [2, 1], Some(LOOK)),
         };
-        let rooms = Rooms { of_canaries: Shared::new(ROOMS_OF_CANARIES), others: Shared::new(ROOMS) };
-        Self { ask: Box::new(ask), lanes, rooms, unready: Shared::new(UNREADY), known }
+        let (rooms, memory) = (Pools::of_looks(), Pools::of_memory());
+        Self { ask: Box::new(ask), lanes, rooms, memory, unready: Shared::new(UNREADY), known }
     }
 
     /// A turn to ask a pod why it is not ready, if it comes in time.
@@ -290,7 +287,7 @@ impl Pods {
     /// What pods have counted. Those that are not ready and do not answer have nothing to say yet.
     pub async fn ask(&self, question: &Question<'_>, pods: &[AskedPod]) -> Asked {
         self.tidy();
-        let rooms = if question.has_canary { &self.rooms.of_canaries } else { &self.rooms.others };
+        let rooms = self.rooms.of(question.has_canary);
         let look = Look { question, rooms, room: OnceCell::new(), began: Instant::now() };
         let asking = &look;
         let mut answers: Vec<(AskedPod, Result<Answer, EvidenceError>)> = stream::iter(pods.to_vec())
@@ -305,10 +302,15 @@ impl Pods {
         answers.sort_by(|(a, _), (b, _)| a.pod.cmp(&b.pod));
         // Nobody can tell a pod that did not answer from one whose windows were not kept.
         let has_windows = question.windows.is_some() && look.room.get().is_none_or(Option::is_some);
-        let mut asked = Asked { room: look.room.into_inner().flatten(), is_whole: true, ..Asked::default() };
+        let mut asked = Asked { is_whole: true, ..Asked::default() };
+        let mut memory = Vec::new();
         for (AskedPod { revision, pod, node, is_leaving, is_ready, .. }, answer) in answers {
             let had_turn = !matches!(answer, Err(EvidenceError::NotAsked));
-            let (hour, evidence) = answer.ok().map(|Answer { hour, evidence }| (hour, evidence)).unzip();
+            let (hour, kept) = answer.ok().map(|Answer { hour, kept }| (hour, kept)).unzip();
+            let evidence = kept.flatten().map(|Received { evidence, memory: taken }| {
+                memory.push(taken);
+                evidence
+            });
             // Whatever has broken is known of a pod that has fallen silent, too.
             let remembered = hour.clone().or_else(|| self.remembered(question.namespace, &pod));
             let broken = remembered.map(|hour| hour.broken().to_vec()).unwrap_or_default();
@@ -318,11 +320,12 @@ impl Pods {
             }
             // A canary is judged, and told that its pods were not asked.
             if has_windows || (question.windows.is_some() && question.has_canary) {
-                let (evidence, was_asked) = (evidence.flatten(), had_turn && has_windows);
+                let was_asked = had_turn && has_windows;
                 let evidence = PodEvidence { pod, evidence, was_asked, broken, is_leaving, node };
                 asked.windows.entry(revision).or_default().push(evidence);
             }
         }
+        asked.room = look.room.into_inner().flatten().map(|turn| Room::new(turn, memory));
         asked
     }
 
@@ -358,29 +361,33 @@ impl Pods {
         let mut hour = known.unwrap_or_else(|| CountedHour::new(question.keep.clone()));
         let windows = question.windows.as_ref().map(|windows| windows.of(&pod.pod));
         let after = windows.map_or(hour.asks_after(), |windows| windows.min(hour.asks_after()));
-        let mut evidence = self.receive(look, lane, pod.url(after)).await?;
-        if !hour.add(&evidence, after) {
-            evidence = self.receive(look, lane, pod.url(0)).await?;
+        let mut received = self.receive(look, lane, pod.url(after)).await?;
+        if !hour.add(&received.evidence, after) {
+            drop(received);
+            received = self.receive(look, lane, pod.url(0)).await?;
             hour = CountedHour::new(question.keep.clone());
             // A new hour continues with whatever comes.
-            let _ = hour.add(&evidence, 0);
+            let _ = hour.add(&received.evidence, 0);
         }
-        let evidence = look.keeps_windows().then_some(evidence);
-        Ok(Answer { hour: Arc::new(hour), evidence })
+        Ok(Answer { hour: Arc::new(hour), kept: look.keeps_windows().then_some(received) })
     }
 
-    /// An answer that begins gives its turn back, and waits for room to be read.
-    async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Evidence, EvidenceError> {
+    /// An answer that begins gives its turn back, and waits for room to be read. A pod whose answer finds no memory was
+    /// not asked.
+    async fn receive(&self, look: &Look<'_>, lane: &Lane, url: String) -> Result<Received, EvidenceError> {
         let namespace = look.question.namespace;
         let asked = match lane.patience {
             Some(_) => turn(&lane.turns, namespace, look.deadline(lane)).await?,
             None => lane.turns.take_now(namespace).ok_or(EvidenceError::NotAsked)?,
         };
-        let rest = (self.ask)(url).await?;
+        let Rest { bytes, read } = (self.ask)(url).await?;
         drop(asked);
         look.make_room().await;
-        let _read = turn(&lane.answers, namespace, look.deadline(lane)).await?;
-        rest.await
+        let _reading = turn(&lane.answers, namespace, look.deadline(lane)).await?;
+        // What the look itself holds comes back only when it is over.
+        let memory = self.memory.of(look.question.has_canary).take_many(namespace, kibibytes(bytes));
+        let memory = timeout_at(look.began + LOOK, memory).await.ok().flatten().ok_or(EvidenceError::NotAsked)?;
+        Ok(Received { evidence: read.await?, memory })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -422,7 +429,13 @@ impl Pods {
 struct Answer {
     hour: Arc<CountedHour>,
     /// Where windows are needed.
-    evidence: Option<Evidence>,
+    kept: Option<Received>,
+}
+
+/// Evidence, with the memory that it is given.
+struct Received {
+    evidence: Evidence,
+    memory: Turn,
 }
 
 /// A turn that comes in time.
@@ -436,11 +449,14 @@ async fn turn(turns: &Shared, namespace: &str, deadline: Instant) -> Result<Turn
 async fn ask(http: reqwest::Client, url: String) -> Result<Rest, EvidenceError> {
     let answer = timeout(PATIENCE, http.get(url).send()).await.map_err(|_| EvidenceError::Silent)?;
     let answer = answer.and_then(reqwest::Response::error_for_status).map_err(EvidenceError::Ask)?;
-    Ok(Box::pin(read(answer)))
+    // What is sent beyond the length that is announced is no part of the answer. Sidecars announce it.
+    let announced = answer.content_length().and_then(|length| usize::try_from(length).ok());
+    let bytes = announced.map_or(MAX_BYTES, |length| length.min(MAX_BYTES));
+    Ok(Rest { bytes, read: Box::pin(read(answer, bytes)) })
 }
 
-async fn read(answer: reqwest::Response) -> Result<Evidence, EvidenceError> {
-    let body = timeout(PATIENCE, bounded_body::read(answer, MAX_BYTES)).await.map_err(|_| EvidenceError::Silent)?;
+async fn read(answer: reqwest::Response, bytes: usize) -> Result<Evidence, EvidenceError> {
+    let body = timeout(PATIENCE, bounded_body::read(answer, bytes)).await.map_err(|_| EvidenceError::Silent)?;
     let evidence: Evidence =
         serde_json::from_slice(&body.map_err(EvidenceError::Receive)?).map_err(EvidenceError::Read)?;
     evidence.check().map_err(EvidenceError::Refuse)?;

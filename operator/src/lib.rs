@@ -15,6 +15,7 @@ pub mod leader;
 pub mod metrics;
 pub mod notifications;
 pub mod outgoing;
+pub mod panics;
 pub mod profile;
 pub mod promql;
 pub mod reconcile;

@@ -1,16 +1,13 @@
 //! What all reconciliations share: what they work with, how a plan is carried out, and why one fails. Writes IO.
 
 use std::{
-    any::Any,
     error::Error,
     fmt::Debug,
     future::Future,
-    panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
@@ -45,6 +42,7 @@ use crate::{
     leader::{Leadership, NotLeading},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::Notifier,
+    panics::{self, Panicked},
     promql::Prometheus,
     turns::Turns,
 };
@@ -314,14 +312,8 @@ where
 pub async fn caught(
     reconciliation: impl Future<Output = Result<Action, ReconcileError>>,
 ) -> Result<Action, ReconcileError> {
-    // What a reconciliation shares with others are counters and queues behind locks that forgive poison.
-    let ended = AssertUnwindSafe(reconciliation).catch_unwind().await;
-    ended.unwrap_or_else(|panic| Err(ReconcileError::Panicked { message: panic_message(panic.as_ref()) }))
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without a message").to_owned()
+    let ended = panics::caught(reconciliation).await;
+    ended.unwrap_or_else(|Panicked { message }| Err(ReconcileError::Panicked { message }))
 }
 
 /// Says of an object whose status is Kubernetes' own that its reconciliation panicked: an event alone.

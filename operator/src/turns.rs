@@ -57,6 +57,17 @@ impl Shared {
         Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
     }
 
+    /// Waits for so many at once. Absent where a namespace never has so many.
+    pub async fn take_many(&self, namespace: &str, count: u32) -> Option<Turn> {
+        let is_possible = usize::try_from(count).is_ok_and(|count| count <= self.each);
+        if !is_possible {
+            return None;
+        }
+        let of_namespace = self.of(namespace).acquire_many_owned(count).await.ok()?;
+        let of_all = Arc::clone(&self.all).acquire_many_owned(count).await.ok()?;
+        Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
+    }
+
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
         // No code panics while it holds the lock.
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);

@@ -48,6 +48,7 @@ use crate::{
         cache::{Cache, Caches, Changed, Kept, Stripped, Writer, cache},
         read::{Read, Reader},
     },
+    panics::{self, Panicked},
     reconcile::Context,
 };
 
@@ -217,7 +218,7 @@ impl Beginning {
     ) -> Cache<K> {
         let (shown, writer) = cache();
         let events = self.events::<K>(selector);
-        self.follow(Followed { writer, named, events, is_served: true }, wake);
+        self.follow(Followed { writer, named, events, is_served: true, back_off: BackOff::default() }, wake);
         shown
     }
 
@@ -230,7 +231,10 @@ impl Beginning {
         let (shown, writer) = cache();
         self.caches.add_optional(shown);
         let events = self.events::<K>(selector);
-        self.follow(Followed { writer, named: Box::new(|_| {}), events, is_served: false }, wake);
+        self.follow(
+            Followed { writer, named: Box::new(|_| {}), events, is_served: false, back_off: BackOff::default() },
+            wake,
+        );
     }
 
     fn events<K: Read>(&self, selector: &str) -> Events<K> {
@@ -279,54 +283,66 @@ struct Followed<K: Kept> {
     events: Events<K>,
     /// Whether every cluster serves the kind.
     is_served: bool,
+    back_off: BackOff,
 }
 
-/// Follows a kind for ever. What a watch has missed is found by the next list.
+/// Why a watch is over before its time.
+#[derive(Debug, thiserror::Error)]
+enum WatchError {
+    #[error("failed to watch")]
+    Watch(#[from] watcher::Error),
+    #[error("an object could not be taken in")]
+    Panicked(#[from] Panicked),
+}
+
+/// Follows a kind for ever. What a watch has missed is found by the next list. An object that makes it panic costs
+/// everybody this kind's cache, and nobody the process.
 async fn follow<K: Kept + Stripped>(
-    followed: Followed<K>,
+    mut followed: Followed<K>,
     (reader, applied, every): (&Reader, &Applied, Duration),
     mut wakes: Wakes,
     wake: impl Fn(&K) -> Vec<Wake>,
 ) -> Infallible {
-    let Followed { mut writer, mut named, events, is_served } = followed;
-    let mut back_off = BackOff::default();
     loop {
-        if !is_served && !serves::<K>(reader).await {
-            writer.doubt();
+        if !followed.is_served && !serves::<K>(reader).await {
+            followed.writer.doubt();
             tokio::time::sleep(UNSERVED).await;
             continue;
         }
-        let mut events = events().modify(K::strip).take_until(Box::pin(tokio::time::sleep(every)));
-        let mut failure = None;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    back_off.seen(&event);
-                    named(&event);
-                    for changed in writer.take(event) {
-                        let is_gone = matches!(changed, Changed::Gone(_));
-                        let Some(changed) = writer.object(changed) else { continue };
-                        if is_gone {
-                            let (namespace, name) = place(&changed);
-                            applied.forget::<K>(&namespace, &name);
-                        }
-                        for woken in wake(&changed) {
-                            wakes.send(woken).await;
-                        }
-                    }
-                }
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        if let Some(error) = failure {
-            writer.doubt();
+        let watched = panics::caught(watch(&mut followed, (applied, every), &mut wakes, &wake)).await;
+        if let Err(error) = watched.map_err(WatchError::from).and_then(|ended| ended.map_err(WatchError::from)) {
+            followed.writer.doubt();
             warn!(kind = %K::kind(&()), error = &error as &dyn Error, "a watch failed; it begins again with a list");
-            tokio::time::sleep(back_off.failed()).await;
+            tokio::time::sleep(followed.back_off.failed()).await;
         }
     }
+}
+
+/// Lists and watches a kind until it is time to list again.
+async fn watch<K: Kept + Stripped>(
+    followed: &mut Followed<K>,
+    (applied, every): (&Applied, Duration),
+    wakes: &mut Wakes,
+    wake: &impl Fn(&K) -> Vec<Wake>,
+) -> Result<(), watcher::Error> {
+    let mut events = (followed.events)().modify(K::strip).take_until(Box::pin(tokio::time::sleep(every)));
+    while let Some(event) = events.next().await {
+        let event = event?;
+        followed.back_off.seen(&event);
+        (followed.named)(&event);
+        for changed in followed.writer.take(event) {
+            let is_gone = matches!(changed, Changed::Gone(_));
+            let Some(changed) = followed.writer.object(changed) else { continue };
+            if is_gone {
+                let (namespace, name) = place(&changed);
+                applied.forget::<K>(&namespace, &name);
+            }
+            for woken in wake(&changed) {
+                wakes.send(woken).await;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether the cluster serves a kind. Asking for objects of one that it does not serve leaves warnings in its log.

@@ -12,7 +12,7 @@ pub trait Gpus {
     /// Why nothing can be said.
     fn look(&self) -> Result<Node, GpuRefusal>;
 
-    /// Lets all of them copy within their memory, and says what each did meanwhile, in the order of `seen`.
+    /// Lets all of them copy within their memory and multiply matrices, and says what each did, in the order of `seen`.
     ///
     /// # Errors
     /// Why nothing can run.
@@ -76,6 +76,8 @@ pub enum Repair {
 pub struct Run {
     /// How fast it copied.
     pub copied: Copied,
+    /// How fast it multiplied.
+    pub products: Products,
     /// Clock of its multiprocessors meanwhile, in MHz.
     pub clock_mhz: Option<u32>,
     /// What slowed it down meanwhile.
@@ -100,6 +102,34 @@ pub enum Copied {
     },
 }
 
+/// The result of products of matrices in BF16.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Products {
+    /// TFLOPS.
+    Tflops(u32),
+    /// Their sums are not what they must be.
+    Wrong,
+    /// They were not tried, or the driver has no means for them.
+    NotRun {
+        /// Why.
+        problem: String,
+    },
+    /// They failed.
+    Failed {
+        /// What the driver says.
+        problem: String,
+    },
+}
+
+impl Run {
+    /// Copies and nothing else.
+    #[must_use]
+    pub fn of(copied: Copied) -> Self {
+        let products = Products::NotRun { problem: "its copies came to no end".to_owned() };
+        Self { copied, products, clock_mhz: None, slowed_by: Vec::new(), xids: Vec::new() }
+    }
+}
+
 /// Checks the GPUs. Those that are refused at rest are given no work. Time is left to the caller.
 pub fn check(gpus: &dyn Gpus, task: &PreflightTask, weights_mib: Option<u64>) -> PreflightReport {
     let node = match gpus.look() {
@@ -114,7 +144,8 @@ pub fn check(gpus: &dyn Gpus, task: &PreflightTask, weights_mib: Option<u64>) ->
         ..PreflightReport::of(judge::at_rest(task, &node, weights_mib))
     };
     if !report.refusals.is_empty() {
-        return PreflightReport { not_measured: vec!["copies: the GPUs were refused before".to_owned()], ..report };
+        let not_measured = vec!["copies and products: the GPUs were refused before".to_owned()];
+        return PreflightReport { not_measured, ..report };
     }
     match gpus.run(&node.gpus) {
         Err(refusal) => PreflightReport { refusals: vec![refusal], ..report },
@@ -130,7 +161,11 @@ pub fn check(gpus: &dyn Gpus, task: &PreflightTask, weights_mib: Option<u64>) ->
 fn not_measured(runs: &[Run]) -> Vec<String> {
     let without_room = runs.iter().enumerate().filter(|(_, run)| run.copied == Copied::NoRoom);
     let copies = without_room.map(|(gpu, _)| format!("copies on GPU {gpu}: too little of its memory is free"));
-    copies.chain(["products in BF16: the driver has no library for them".to_owned()]).collect()
+    let products = runs.iter().enumerate().filter_map(|(gpu, run)| match &run.products {
+        Products::NotRun { problem } => Some(format!("products in BF16 on GPU {gpu}: {problem}")),
+        Products::Tflops(_) | Products::Wrong | Products::Failed { .. } => None,
+    });
+    copies.chain(products).collect()
 }
 
 fn reports(seen: &[Seen], runs: &[Run]) -> Vec<GpuReport> {
@@ -140,6 +175,11 @@ fn reports(seen: &[Seen], runs: &[Run]) -> Vec<GpuReport> {
             Copied::GbPerSecond(rate) => Some(rate),
             Copied::NoRoom | Copied::Failed { .. } => None,
         });
+        let multiplied = run.and_then(|run| match run.products {
+            Products::Tflops(rate) => Some(rate),
+            Products::Wrong | Products::NotRun { .. } | Products::Failed { .. } => None,
+        });
+        let data_sheet = judge::data_sheet(&seen.name);
         GpuReport {
             gpu: judge::number(place),
             name: seen.name.clone(),
@@ -147,7 +187,9 @@ fn reports(seen: &[Seen], runs: &[Run]) -> Vec<GpuReport> {
             memory_mib: memory.map(|memory| memory.total_mib),
             free_mib: memory.map(|memory| memory.free_mib),
             copy_gb_per_second: copied,
-            data_sheet_gb_per_second: judge::data_sheet(&seen.name),
+            data_sheet_gb_per_second: data_sheet.map(|sheet| sheet.gb_per_second),
+            bf16_tflops: multiplied,
+            data_sheet_tflops: data_sheet.map(|sheet| sheet.tflops),
             clock_mhz: run.and_then(|run| run.clock_mhz),
             max_clock_mhz: seen.max_clock_mhz,
             slowed_by: run.map(|run| run.slowed_by.clone()).unwrap_or_default(),

@@ -7,11 +7,17 @@ use slipway_vocabulary::{
 
 use crate::{
     Copied, Node, Run, Seen,
-    check::{Memory, Repair},
+    check::{Memory, Products, Repair},
 };
 
 /// Share of the data sheet's bandwidth that copies must reach, in percent. GPUs that work well reach 75 to 92 %.
 const LEAST_BANDWIDTH_PERCENT: u32 = 60;
+/// Share of the data sheet's throughput that products must reach on Hopper, in percent. One that works well reaches some
+/// 63 %: the rest takes instructions of four warps together.
+const LEAST_PRODUCTS_PERCENT: u32 = 40;
+/// Hopper, times ten. What other generations reach was not measured: at their power limits small cards of Ada are said
+/// to reach half of their data sheet.
+const HOPPER: u32 = 90;
 /// A GPU of which less must be free is shared with others, whose work slows copies down.
 const SHARED_BELOW_PER_MILLION: u32 = 500_000;
 
@@ -39,11 +45,21 @@ pub fn at_work(task: &PreflightTask, seen: &[Seen], runs: &[Run]) -> Vec<GpuRefu
     pairs.flat_map(|(place, (seen, run))| working(task, number(place), (seen, run))).collect()
 }
 
-/// GB/s of the data sheet of a GPU that the driver calls so; absent of products that are not in the table.
+/// What a vendor says of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataSheet {
+    /// GB/s of its memory.
+    pub gb_per_second: u32,
+    /// Dense TFLOPS in BF16.
+    pub tflops: u32,
+}
+
+/// The data sheet of a GPU that the driver calls so; absent of products that are not in the table.
 #[must_use]
-pub fn data_sheet(name: &str) -> Option<u32> {
-    // Bandwidths of the table are whole numbers below 10,000.
-    gpu::by_label(&label(name)).ok().map(|gpu| gpu.bandwidth as u32)
+pub fn data_sheet(name: &str) -> Option<DataSheet> {
+    // Figures of the table are below 10,000.
+    let of = |gpu: gpu::Gpu| DataSheet { gb_per_second: gpu.bandwidth as u32, tflops: gpu.tflops as u32 };
+    gpu::by_label(&label(name)).ok().map(of)
 }
 
 /// The place of a GPU.
@@ -115,16 +131,23 @@ fn working(task: &PreflightTask, gpu: u32, (seen, run): (&Seen, &Run)) -> Vec<Gp
             Some(GpuRefusal::Unusable { gpu, step: step.clone(), problem: problem.clone() })
         }
     };
+    let products = match &run.products {
+        Products::Tflops(rate) => slow_products(task, gpu, (seen, *rate)),
+        Products::Wrong => Some(GpuRefusal::WrongProducts { gpu }),
+        Products::NotRun { .. } => None,
+        Products::Failed { problem } => {
+            Some(GpuRefusal::Unusable { gpu, step: "multiply matrices".to_owned(), problem: problem.clone() })
+        }
+    };
     let by: Vec<Slowdown> = run.slowed_by.iter().copied().filter(|by| !by.is_normal()).collect();
     let (clock_mhz, max_clock_mhz) = (run.clock_mhz, seen.max_clock_mhz);
     let slowed = (!by.is_empty()).then_some(GpuRefusal::Slowed { gpu, by, clock_mhz, max_clock_mhz });
     let xids = run.xids.iter().map(|code| GpuRefusal::Xid { gpu, code: *code });
-    copies.into_iter().chain(slowed).chain(xids).collect()
+    copies.into_iter().chain(products).chain(slowed).chain(xids).collect()
 }
 
 fn slow_memory(task: &PreflightTask, gpu: u32, (name, copy_gb_per_second): (&str, u32)) -> Option<GpuRefusal> {
-    let data_sheet_gb_per_second =
-        data_sheet(name).filter(|_| task.min_free_per_million >= SHARED_BELOW_PER_MILLION)?;
+    let data_sheet_gb_per_second = data_sheet_unless_shared(task, name)?.gb_per_second;
     let needed_gb_per_second = data_sheet_gb_per_second * LEAST_BANDWIDTH_PERCENT / 100;
     (copy_gb_per_second < needed_gb_per_second).then_some(GpuRefusal::SlowMemory {
         gpu,
@@ -132,4 +155,20 @@ fn slow_memory(task: &PreflightTask, gpu: u32, (name, copy_gb_per_second): (&str
         needed_gb_per_second,
         data_sheet_gb_per_second,
     })
+}
+
+fn slow_products(task: &PreflightTask, gpu: u32, (seen, bf16_tflops): (&Seen, u32)) -> Option<GpuRefusal> {
+    seen.sm.filter(|sm| *sm == HOPPER)?;
+    let data_sheet_tflops = data_sheet_unless_shared(task, &seen.name)?.tflops;
+    let needed_tflops = data_sheet_tflops * LEAST_PRODUCTS_PERCENT / 100;
+    (bf16_tflops < needed_tflops).then_some(GpuRefusal::SlowProducts {
+        gpu,
+        bf16_tflops,
+        needed_tflops,
+        data_sheet_tflops,
+    })
+}
+
+fn data_sheet_unless_shared(task: &PreflightTask, name: &str) -> Option<DataSheet> {
+    data_sheet(name).filter(|_| task.min_free_per_million >= SHARED_BELOW_PER_MILLION)
 }

@@ -7,7 +7,7 @@
 //! what they do, and [`serve`] tells the sidecar.
 //!
 //! The driver's libraries are those of the node, so the program links them at run time alone, and a static build cannot
-//! do its work. It launches no kernel of its own: that takes unsafe code. Work on the GPU is copies within its memory.
+//! do its work. Work on the GPU is copies within its memory, and products of matrices by a kernel of our own.
 
 mod check;
 pub mod judge;
@@ -17,4 +17,4 @@ pub mod serve;
 pub mod watch;
 pub mod weights;
 
-pub use check::{Copied, Gpus, Memory, Node, Repair, Run, Seen, check};
+pub use check::{Copied, Gpus, Memory, Node, Products, Repair, Run, Seen, check};

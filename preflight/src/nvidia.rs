@@ -1,8 +1,10 @@
-//! The libraries of NVIDIA's driver. The only module that loads them.
+//! The libraries of NVIDIA's driver. The only module that loads them; [`products`] is a part of it.
 //!
 //! `libnvidia-ml.so.1` says what GPUs are, and `libcuda.so.1` lets them work. The wrapper of the first reports a
 //! library that is not there. That of the second panics, as it does at each function that an old driver lacks. These
 //! panics are caught.
+
+mod products;
 
 use std::{
     ffi::OsStr,
@@ -12,7 +14,7 @@ use std::{
 };
 
 use cudarc::driver::{
-    CudaContext, CudaSlice, CudaStream, DriverError,
+    CudaContext, CudaStream, DriverError,
     result::device,
     sys::{CUevent_flags, CUuuid},
 };
@@ -30,7 +32,8 @@ use nvml_wrapper::{
 use slipway_vocabulary::preflight::{GpuRefusal, Slowdown};
 
 use crate::{
-    check::{Copied, Gpus, Memory, Node, Repair, Run, Seen},
+    check::{Copied, Gpus, Memory, Node, Products, Repair, Run, Seen},
+    judge::number,
     watch::{Sample, Working},
 };
 
@@ -43,6 +46,8 @@ const COPY_BYTES: usize = 256 << 20;
 const ROOM_MIB: u64 = 2_048;
 /// Milliseconds that a round of copies takes about.
 const ROUND_MILLIS: f32 = 100.0;
+/// The first compute capability with products in BF16, times ten.
+const FIRST_WITH_BF16: u32 = 80;
 /// Rounds, of which the fastest counts: clocks rise during the first.
 const ROUNDS: usize = 3;
 /// Copies of a round, at most and at least.
@@ -95,8 +100,8 @@ impl Gpus for Nvidia {
         let cuda = self.management.sys_cuda_driver_version().ok();
         let cuda = cuda.map(|cuda| format!("{}.{}", cuda_driver_version_major(cuda), cuda_driver_version_minor(cuda)));
         let devices = self.devices().map_err(|error| driver_failed("list its GPUs", &error))?;
-        let gpus = devices.iter().map(seen).collect::<Result<_, _>>();
-        let gpus = gpus.map_err(|error| driver_failed("describe a GPU", &error))?;
+        let described = |(place, device)| seen(device).map_err(|error| undescribed(place, &error));
+        let gpus = devices.iter().enumerate().map(described).collect::<Result<_, _>>()?;
         Ok(Node { driver, cuda, gpus })
     }
 
@@ -108,11 +113,11 @@ impl Gpus for Nvidia {
                 .iter()
                 .map(|seen| {
                     let ordinal = uuids.iter().position(|uuid| *uuid == seen.uuid);
-                    scope.spawn(move || self.copying(seen, ordinal))
+                    scope.spawn(move || self.working(seen, ordinal))
                 })
                 .collect();
             let ended =
-                workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| failed_run("copy", "it ended")));
+                workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| failed_run("work", "it ended")));
             ended.collect()
         });
         for (uuid, code) in events.iter().flat_map(reported) {
@@ -124,18 +129,29 @@ impl Gpus for Nvidia {
 }
 
 impl Nvidia {
-    fn copying(&self, seen: &Seen, ordinal: Option<usize>) -> Run {
+    fn working(&self, seen: &Seen, ordinal: Option<usize>) -> Run {
         let Some(ordinal) = ordinal else { return failed_run("be found by CUDA", "CUDA does not list it") };
         if seen.memory.as_ref().is_ok_and(|memory| memory.free_mib < ROOM_MIB) {
-            return Run { copied: Copied::NoRoom, clock_mhz: None, slowed_by: Vec::new(), xids: Vec::new() };
+            let products = Products::NotRun { problem: "too little of its memory is free".to_owned() };
+            return Run { products, ..Run::of(Copied::NoRoom) };
         }
-        match caught(|| copies(ordinal, || self.meanwhile(&seen.uuid))) {
-            Ok(Ok((gb_per_second, AtWork { clock_mhz, slowed_by }))) => {
-                Run { copied: Copied::GbPerSecond(gb_per_second), clock_mhz, slowed_by, xids: Vec::new() }
-            }
-            Ok(Err(error)) => failed_run("copy within its memory", &error.to_string()),
-            Err(panicked) => failed_run("copy within its memory", &panicked),
+        let copies = flat(caught(|| copies(&CudaContext::new(ordinal)?, || self.meanwhile(&seen.uuid))));
+        let (gb_per_second, copying) = match copies {
+            Ok(copies) => copies,
+            Err(problem) => return failed_run("copy within its memory", &problem),
+        };
+        let (products, multiplying) = self.products(seen, ordinal);
+        let AtWork { clock_mhz, slowed_by } = copying.and(multiplying);
+        Run { products, clock_mhz, slowed_by, ..Run::of(Copied::GbPerSecond(gb_per_second)) }
+    }
+
+    fn products(&self, seen: &Seen, ordinal: usize) -> (Products, AtWork) {
+        if seen.sm.is_some_and(|sm| sm < FIRST_WITH_BF16) {
+            let problem = "it has no units for them".to_owned();
+            return (Products::NotRun { problem }, AtWork::default());
         }
+        let measured = caught(|| products::measure(&CudaContext::new(ordinal)?, || self.meanwhile(&seen.uuid)));
+        flat(measured).unwrap_or_else(|problem| (Products::Failed { problem }, AtWork::default()))
     }
 }
 
@@ -187,17 +203,34 @@ struct AtWork {
     slowed_by: Vec<Slowdown>,
 }
 
+impl AtWork {
+    /// Of two works: the lower clock, and whatever slowed either down.
+    fn and(mut self, other: Self) -> Self {
+        let clocks = [self.clock_mhz, other.clock_mhz];
+        self.clock_mhz = clocks.into_iter().flatten().min();
+        for by in other.slowed_by {
+            if !self.slowed_by.contains(&by) {
+                self.slowed_by.push(by);
+            }
+        }
+        self
+    }
+}
+
 /// GB/s of the fastest round, and what the GPU said meanwhile.
-fn copies(ordinal: usize, meanwhile: impl Fn() -> AtWork) -> Result<(u32, AtWork), DriverError> {
-    let context = CudaContext::new(ordinal)?;
+fn copies(context: &Arc<CudaContext>, meanwhile: impl Fn() -> AtWork) -> Result<(u32, AtWork), DriverError> {
     let stream = context.default_stream();
     let from = stream.alloc_zeros::<u8>(COPY_BYTES)?;
     let mut into = stream.alloc_zeros::<u8>(COPY_BYTES)?;
-    let (warm_up, _) = round(&context, (&stream, 4), (&from, &mut into), &meanwhile)?;
+    let mut round = |count: u32| {
+        let copy = || (0..count).try_for_each(|_| stream.memcpy_dtod(&from, &mut into));
+        timed(context, &stream, copy, &meanwhile)
+    };
+    let (warm_up, _) = round(4)?;
     let count = (ROUND_MILLIS / (warm_up / 4.0).max(0.001)).clamp(COPIES.0, COPIES.1) as u32;
     let mut fastest: Option<(f32, AtWork)> = None;
     for _ in 0..ROUNDS {
-        let ended = round(&context, (&stream, count), (&from, &mut into), &meanwhile)?;
+        let ended = round(count)?;
         if fastest.as_ref().is_none_or(|(millis, _)| ended.0 < *millis) {
             fastest = Some(ended);
         }
@@ -208,19 +241,17 @@ fn copies(ordinal: usize, meanwhile: impl Fn() -> AtWork) -> Result<(u32, AtWork
     Ok(((gigabytes / (f64::from(millis) / 1e3)) as u32, at_work))
 }
 
-/// Milliseconds of so many copies. All are in the queue of the GPU while it is asked what it does.
-fn round<T>(
+/// Milliseconds of some work. All of it is in the queue of the GPU while it is asked what it does.
+fn timed<T>(
     context: &Arc<CudaContext>,
-    (stream, count): (&Arc<CudaStream>, u32),
-    (from, into): (&CudaSlice<u8>, &mut CudaSlice<u8>),
+    stream: &Arc<CudaStream>,
+    work: impl FnOnce() -> Result<(), DriverError>,
     meanwhile: impl Fn() -> T,
 ) -> Result<(f32, T), DriverError> {
     let event = || context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
     let (start, end) = (event()?, event()?);
     start.record(stream)?;
-    for _ in 0..count {
-        stream.memcpy_dtod(from, into)?;
-    }
+    work()?;
     end.record(stream)?;
     let said = meanwhile();
     Ok((start.elapsed_ms(&end)?, said))
@@ -255,8 +286,12 @@ fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 fn failed_run(step: &str, problem: &str) -> Run {
-    let copied = Copied::Failed { step: step.to_owned(), problem: problem.to_owned() };
-    Run { copied, clock_mhz: None, slowed_by: Vec::new(), xids: Vec::new() }
+    Run::of(Copied::Failed { step: step.to_owned(), problem: problem.to_owned() })
+}
+
+/// Errors and panics alike, in words.
+fn flat<T>(work: Result<Result<T, DriverError>, String>) -> Result<T, String> {
+    work.and_then(|done| done.map_err(|error| error.to_string()))
 }
 
 fn seen(device: &Device<'_>) -> Result<Seen, NvmlError> {
@@ -324,6 +359,11 @@ fn reported(events: &EventSet<'_>) -> Vec<(String, Option<u64>)> {
 
 fn no_library(library: &str, problem: &str) -> GpuRefusal {
     GpuRefusal::NoLibrary { library: library.to_owned(), problem: problem.to_owned() }
+}
+
+/// One that the driver lists and cannot reach: it has fallen off its bus, or hangs.
+fn undescribed(place: usize, error: &NvmlError) -> GpuRefusal {
+    GpuRefusal::Unusable { gpu: number(place), step: "describe itself".to_owned(), problem: error.to_string() }
 }
 
 fn driver_failed(step: &str, error: &dyn std::error::Error) -> GpuRefusal {

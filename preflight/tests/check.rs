@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_preflight::{Copied, Gpus, Memory, Node, Repair, Run, Seen, check, message::encode};
+use slipway_preflight::{Copied, Gpus, Memory, Node, Products, Repair, Run, Seen, check, message::encode};
 use slipway_vocabulary::preflight::{GpuRefusal, GpuReport, PreflightReport, PreflightTask, Slowdown};
 
 /// A node whose GPUs are as a test wants them.
@@ -39,6 +39,7 @@ fn good(count: usize) -> StandIn {
     };
     let run = Run {
         copied: Copied::GbPerSecond(2_800),
+        products: Products::Tflops(610),
         clock_mhz: Some(1_980),
         slowed_by: vec![Slowdown::PowerCap],
         xids: Vec::new(),
@@ -80,13 +81,15 @@ fn a_gpu_that_works_well_passes_and_is_described() {
             free_mib: Some(81_076),
             copy_gb_per_second: Some(2_800),
             data_sheet_gb_per_second: Some(3_350),
+            bf16_tflops: Some(610),
+            data_sheet_tflops: Some(989),
             clock_mhz: Some(1_980),
             max_clock_mhz: Some(1_980),
             slowed_by: vec![Slowdown::PowerCap],
             uncorrected_errors: Some(0),
         }],
         omitted_gpus: 0,
-        not_measured: vec!["products in BF16: the driver has no library for them".to_owned()],
+        not_measured: Vec::new(),
         weights_mib: Some(16_000),
         millis: 0,
     };
@@ -116,7 +119,8 @@ fn a_gpu_that_works_well_passes_and_is_described() {
 )]
 #[case::memory_that_is_not_told(
     |node: &mut StandIn| node.node.gpus[0].memory = Err("the GPU is lost".to_owned()),
-    "GPU 0 fails to tell its memory: the GPU is lost"
+    "GPU 0 fails to tell its memory (the GPU is lost): look for XID errors in the node's kernel log, and reset \
+     the GPU or choose other nodes"
 )]
 #[case::memory_errors(
     |node: &mut StandIn| node.node.gpus[0].uncorrected_errors = Some(3),
@@ -139,7 +143,22 @@ fn a_gpu_that_works_well_passes_and_is_described() {
         let (step, problem) = ("copy within its memory".to_owned(), "an illegal memory access".to_owned());
         node.runs[0].copied = Copied::Failed { step, problem };
     },
-    "GPU 0 fails to copy within its memory: an illegal memory access"
+    "GPU 0 fails to copy within its memory (an illegal memory access): look for XID errors in the node's kernel log, \
+     and reset the GPU or choose other nodes"
+)]
+#[case::slow_products(
+    |node: &mut StandIn| node.runs[0].products = Products::Tflops(310),
+    "GPU 0 multiplies 310 TFLOPS in BF16, and needs 395 of the 989 of its data sheet: another process uses it, or it is \
+     damaged"
+)]
+#[case::wrong_products(
+    |node: &mut StandIn| node.runs[0].products = Products::Wrong,
+    "GPU 0 multiplies matrices wrong: replace it, and distrust what it computed"
+)]
+#[case::products_that_fail(
+    |node: &mut StandIn| node.runs[0].products = Products::Failed { problem: "the launch failed".to_owned() },
+    "GPU 0 fails to multiply matrices (the launch failed): look for XID errors in the node's kernel log, and reset \
+     the GPU or choose other nodes"
 )]
 #[case::a_hot_gpu(
     |node: &mut StandIn| {
@@ -186,6 +205,7 @@ fn a_shared_gpu_is_asked_for_its_share_alone() {
     let mut node = good(1);
     node.node.gpus[0].memory = Ok(Memory { free_mib: 40_000, total_mib: 81_559 });
     node.runs[0].copied = Copied::GbPerSecond(900);
+    node.runs[0].products = Products::Tflops(90);
     let product = Some("NVIDIA-H100-80GB-HBM3-SHARED".to_owned());
     let task = PreflightTask { min_free_per_million: 400_000, product, ..task() };
     assert_eq!(check(&node, &task, None).refused(), None);
@@ -197,6 +217,7 @@ fn a_gpu_that_nobody_knows_is_held_to_no_data_sheet() {
         said(|node| {
             node.node.gpus[0].name = "NVIDIA H900".to_owned();
             node.runs[0].copied = Copied::GbPerSecond(5);
+            node.runs[0].products = Products::Tflops(1);
         }),
         ""
     );
@@ -209,7 +230,30 @@ fn gpus_that_are_refused_get_no_work() {
     node.no_cuda = Some(GpuRefusal::TimedOut { seconds: 30 });
     let report = check(&node, &task(), None);
     assert_eq!(report.refusals, [GpuRefusal::Mig { gpu: 0, name: "NVIDIA H100 80GB HBM3".to_owned() }]);
-    assert_eq!(report.not_measured, ["copies: the GPUs were refused before"]);
+    assert_eq!(report.not_measured, ["copies and products: the GPUs were refused before"]);
+}
+
+/// What a driver cannot do speaks against no GPU. Nor is one held to an instruction that is not its fastest.
+#[test]
+fn products_that_were_not_run_are_told_and_those_of_unknown_generations_are_not_judged() {
+    let mut node = good(1);
+    let problem = "the driver compiles no kernel: CUDA_ERROR_JIT_COMPILER_NOT_FOUND".to_owned();
+    node.runs[0].products = Products::NotRun { problem: problem.clone() };
+    let report = check(&node, &task(), None);
+    assert_eq!(report.refusals, []);
+    assert_eq!(report.not_measured, [format!("products in BF16 on GPU 0: {problem}")]);
+
+    for (name, sm, copies, products, data_sheet) in
+        [("NVIDIA B200", 100, 7_000, 400, 2_250), ("NVIDIA L4", 89, 250, 50, 121)]
+    {
+        let mut node = good(1);
+        (node.node.gpus[0].name, node.node.gpus[0].sm) = (name.to_owned(), Some(sm));
+        (node.runs[0].copied, node.runs[0].products) = (Copied::GbPerSecond(copies), Products::Tflops(products));
+        let report = check(&node, &PreflightTask { product: None, ..task() }, None);
+        assert_eq!(report.refusals, [], "{name}");
+        let figures = report.gpus.first().map(|gpu| (gpu.bf16_tflops, gpu.data_sheet_tflops));
+        assert_eq!(figures, Some((Some(products), Some(data_sheet))), "{name}");
+    }
 }
 
 #[rstest]

@@ -30,6 +30,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if contains "slipway" .Release.Name }}{{ .Release.Name | trunc 50 }}{{ else }}{{ printf "%s-slipway" .Release.Name | trunc 50 }}{{ end }}-operator
 {{- end }}
 
-{{- define "slipway.tag" -}}
-{{ .Values.image.tag | default .Chart.AppVersion }}
+{{/* An image of this release: a repository with the tag of all, or a reference with a digest as it is. */}}
+{{- define "slipway.image" -}}
+{{- $root := index . 0 }}{{- $image := index . 1 -}}
+{{- if contains "@" $image }}{{ $image }}{{ else }}{{ printf "%s:%s" $image ($root.Values.image.tag | default $root.Chart.AppVersion) }}{{ end }}
 {{- end }}

@@ -5,6 +5,7 @@
 //! [`wire`], the bucket table of [`bucket`] and the sparse [`Histogram`], so that counts per bucket are exact and add
 //! up across pods.
 
+mod bounded;
 pub mod bucket;
 mod histogram;
 mod plausible;

@@ -130,6 +130,12 @@ pub struct GpuReport {
     /// GB/s of its data sheet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sheet_gb_per_second: Option<u32>,
+    /// TFLOPS of matrix products in BF16, by the instruction of a warp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16_tflops: Option<u32>,
+    /// TFLOPS of its data sheet, dense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_sheet_tflops: Option<u32>,
     /// Clock of its multiprocessors meanwhile, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<u32>,
@@ -275,6 +281,22 @@ pub enum GpuRefusal {
         /// GB/s of its data sheet.
         data_sheet_gb_per_second: u32,
     },
+    /// A GPU multiplies matrices slower than one that works well.
+    SlowProducts {
+        /// Its place.
+        gpu: u32,
+        /// TFLOPS measured in BF16.
+        bf16_tflops: u32,
+        /// TFLOPS that it must reach.
+        needed_tflops: u32,
+        /// TFLOPS of its data sheet.
+        data_sheet_tflops: u32,
+    },
+    /// A GPU multiplies matrices wrong.
+    WrongProducts {
+        /// Its place.
+        gpu: u32,
+    },
     /// Memory of a GPU had errors that could not be corrected.
     UncorrectedErrors {
         /// Its place.
@@ -341,7 +363,11 @@ impl fmt::Display for GpuRefusal {
                 f,
                 "GPU {gpu} is {product}, but spec.hardware.nodeSelector names {asked}: correct the node's labels"
             ),
-            Self::Unusable { gpu, step, problem } => write!(f, "GPU {gpu} fails to {step}: {problem}"),
+            Self::Unusable { gpu, step, problem } => write!(
+                f,
+                "GPU {gpu} fails to {step} ({problem}): look for XID errors in the node's kernel log, and reset the GPU \
+                 or choose other nodes"
+            ),
             Self::Occupied { gpu, free_mib, memory_mib, needed_mib } => write!(
                 f,
                 "GPU {gpu} has {free_mib} of {memory_mib} MiB free and {needed_mib} are needed: end what holds the \
@@ -358,6 +384,14 @@ impl fmt::Display for GpuRefusal {
                 "GPU {gpu} copies {copy_gb_per_second} GB/s, and needs {needed_gb_per_second} of the \
                  {data_sheet_gb_per_second} of its data sheet: another process uses it, or it is damaged"
             ),
+            Self::SlowProducts { gpu, bf16_tflops, needed_tflops, data_sheet_tflops } => write!(
+                f,
+                "GPU {gpu} multiplies {bf16_tflops} TFLOPS in BF16, and needs {needed_tflops} of the \
+                 {data_sheet_tflops} of its data sheet: another process uses it, or it is damaged"
+            ),
+            Self::WrongProducts { gpu } => {
+                write!(f, "GPU {gpu} multiplies matrices wrong: replace it, and distrust what it computed")
+            }
             Self::UncorrectedErrors { gpu, errors } => {
                 write!(f, "GPU {gpu} has {errors} uncorrected memory errors: reset it, or replace it if they come back")
             }

@@ -4,7 +4,10 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_vocabulary::evidence::PATH;
 
-use super::*;
+use super::{
+    room::{ROOMS, ROOMS_OF_CANARIES},
+    *,
+};
 
 fn asked(deleted: Option<&str>, conditions: &Value) -> Option<AskedPod> {
     let metadata =
@@ -61,6 +64,8 @@ fn pods(asked: Arc<Mutex<Vec<String>>>, started_at: &'static str) -> Pods {
             };
             let windows: Vec<Value> = (100..110).filter(|id| *id > after).map(window).collect();
             let evidence = json!({"revision": "a", "pod": "p", "startedAt": started_at, "windows": windows});
+            // Those of 10.7 have as much to say as any pod may.
+            let bytes = if url.contains("//10.7.") { MAX_BYTES } else { evidence.to_string().len() };
             let rest = async move {
                 if stalls {
                     tokio::time::sleep(PATIENCE).await;
@@ -68,7 +73,7 @@ fn pods(asked: Arc<Mutex<Vec<String>>>, started_at: &'static str) -> Pods {
                 }
                 Ok::<Evidence, EvidenceError>(serde_json::from_value(evidence).unwrap())
             };
-            Ok(Box::pin(rest) as Rest)
+            Ok(Rest { bytes, read: Box::pin(rest) })
         })
     })
 }
@@ -280,4 +285,23 @@ async fn without_room_no_windows_are_kept_and_a_canary_waits() {
     tokio::time::sleep(LOOK * 3).await;
     canaries.pop();
     assert_eq!(waiting.await.unwrap(), (true, 3 * LOOK.as_secs()));
+}
+
+/// As much as two hours of a busy pod, from each of twenty.
+#[tokio::test(start_paused = true)]
+async fn pods_that_say_as_much_as_they_may_take_the_memory_of_one_answer_and_none_of_canaries() {
+    let all = pods(Arc::default(), "t");
+    let forged: Vec<AskedPod> = (0..20).map(|n| pod(&format!("p{n}"), &format!("10.7.0.{n}"))).collect();
+    let kept = |asked: &Asked| asked.windows["a"].iter().filter(|pod| pod.evidence.is_some()).count();
+    let began = Instant::now();
+    let first = all.ask(&question("forger", Some(0)), &forged).await;
+    assert_eq!((kept(&first), first.is_whole), (1, false), "the others were not asked");
+    assert!(began.elapsed() <= FIRST_LOOK, "{:?}", began.elapsed());
+
+    let own = [pod("p", "10.1.0.1")];
+    assert_eq!(heard(&all, question("team", Some(0)), &own).await, (true, 0), "another namespace");
+    let canary = Question { has_canary: true, ..question("team", Some(0)) };
+    assert_eq!(heard(&all, canary, &own).await, (true, 0));
+    drop(first);
+    assert_eq!(kept(&all.ask(&question("forger", Some(0)), &forged[1..2]).await), 1, "the memory came back");
 }

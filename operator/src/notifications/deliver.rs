@@ -27,6 +27,7 @@ use super::receiver::{Receiver, RequestError};
 use crate::{
     metrics::{Metrics, NotificationOutcome},
     outgoing::{self, OutgoingError},
+    panics,
 };
 
 /// Bytes of a refusal's body that are logged: Slack and PagerDuty say there what they did not like.
@@ -233,7 +234,13 @@ impl Inner {
         self.report(queue, delivery, (&answer, &settled));
     }
 
+    /// What makes a request panic would do so again.
     async fn attempt(&self, queue: &ReceiverQueue, delivery: &Delivery) -> Answer {
+        let attempted = panics::caught(self.ask(queue, delivery)).await;
+        attempted.unwrap_or_else(|panicked| Answer::Refused { reason: panicked.to_string() })
+    }
+
+    async fn ask(&self, queue: &ReceiverQueue, delivery: &Delivery) -> Answer {
         let now = (self.outside.clock)();
         match queue.receiver.request(&delivery.announcement, now) {
             Ok(Some(request)) => self.post(request, now).await,

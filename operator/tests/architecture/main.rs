@@ -268,14 +268,20 @@ fn every_arrow_is_used() {
 }
 
 #[test]
-fn no_crate_may_contain_unsafe_code() {
+fn one_module_alone_may_contain_unsafe_code() {
     let workspace = read(&root().join("Cargo.toml"));
+    let manifest = |member: &str| read(&root().join(member).join("Cargo.toml"));
     assert_none(manifests::without_forbid(&workspace).into_iter().collect());
-    let violations = manifests::members(&workspace)
-        .iter()
-        .filter_map(|member| manifests::without_lints(member, &read(&root().join(member).join("Cargo.toml"))))
-        .collect();
+    let others = manifests::members(&workspace).into_iter().filter(|member| member != manifests::LAUNCHES);
+    let violations = others.filter_map(|member| manifests::without_lints(&member, &manifest(&member))).collect();
     assert_none(violations);
+    assert_none(manifests::weaker_lints(&workspace, &manifest(manifests::LAUNCHES)).into_iter().collect());
+    let unsafe_sources: Vec<String> = sources(manifests::LAUNCHES)
+        .into_iter()
+        .filter(|source| source.text.contains("unsafe"))
+        .map(|source| source.name)
+        .collect();
+    assert_eq!(unsafe_sources, ["preflight/src/nvidia/products.rs"]);
 }
 
 /// The checks above would be worth nothing if they could not fail.
@@ -453,6 +459,12 @@ mod checks_can_fail {
         let expected = "crds/Cargo.toml:1: a crate takes the lints of the workspace: add `[lints] workspace = true`";
         assert_eq!(found, Some(expected.to_owned()));
         assert!(manifests::without_forbid("[workspace.lints.rust]\nunsafe_code = \"warn\"\n").is_some());
+        let workspace =
+            "[workspace.lints.rust]\nunsafe_code = \"forbid\"\n[workspace.lints.clippy]\npanic = \"deny\"\n";
+        let weaker = manifests::weaker_lints(workspace, "unsafe_code = \"deny\"\n").map(|v| v.to_string());
+        let expected = "preflight/Cargo.toml:1: it takes all lints of the workspace: add `panic = \"deny\"`, \
+                        `undocumented_unsafe_blocks = \"deny\"`";
+        assert_eq!(weaker, Some(expected.to_owned()));
     }
 
     #[test]

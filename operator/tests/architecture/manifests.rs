@@ -91,7 +91,7 @@ const ARROWS: [(&str, Place); 19] = [
 ];
 
 /// Arrows of tests alone: the crate itself may not have them.
-const OF_TESTS: [(&str, &str); 1] = [("operator", "slipway-manifest")];
+const OF_TESTS: [(&str, &str); 2] = [("operator", "slipway-manifest"), ("operator/core", "slipway-manifest")];
 
 const SERIALIZATION: [&str; 3] = ["serde", "serde_json", "thiserror"];
 
@@ -180,6 +180,23 @@ pub fn without_lints(member: &str, manifest: &str) -> Option<Violation> {
         && manifest.lines().any(|line| line.trim() == "workspace = true");
     let rule = "a crate takes the lints of the workspace: add `[lints] workspace = true`".to_owned();
     (!takes_them).then(|| Violation { file: format!("{member}/Cargo.toml"), line: 1, rule })
+}
+
+/// The crate that launches a kernel on a GPU. It has lints of its own, because `forbid` knows no exception.
+pub const LAUNCHES: &str = "preflight";
+
+/// Whether that crate's lints are weaker than those of the workspace in anything but the exception.
+pub fn weaker_lints(workspace: &str, manifest: &str) -> Option<Violation> {
+    let is_kept = |line: &str| manifest.lines().any(|own| own.trim() == line);
+    let of_workspace = ["[workspace.lints.rust]", "[workspace.lints.clippy]"]
+        .into_iter()
+        .flat_map(|section| dependencies(workspace, section))
+        .filter_map(|(number, _)| workspace.lines().nth(number - 1));
+    let unsafe_code = "unsafe_code = \"deny\"";
+    let needed = of_workspace.map(|line| if line.starts_with("unsafe_code") { unsafe_code } else { line });
+    let missing: Vec<&str> = needed.chain(["undocumented_unsafe_blocks = \"deny\""]).filter(|l| !is_kept(l)).collect();
+    let rule = format!("it takes all lints of the workspace: add `{}`", missing.join("`, `"));
+    (!missing.is_empty()).then(|| Violation { file: format!("{LAUNCHES}/Cargo.toml"), line: 1, rule })
 }
 
 /// Whether the workspace lets unsafe code pass.

@@ -312,8 +312,13 @@ const KINDS_OF_WRITES: [&str; 58] = [
 
 /// Before every look on the way from nothing to the second revision.
 async fn moments() -> Vec<Scene> {
-    let told = tell(&[Act::Create, prompt("Think.")]).await;
-    told.into_iter().flat_map(|played| played.rounds).map(|round| round.scene).collect()
+    moments_of(&[Act::Create, prompt("Think.")], 0).await
+}
+
+/// Before every look of acts, from one of them on.
+async fn moments_of(acts: &[Act], from: usize) -> Vec<Scene> {
+    let told = tell(acts).await;
+    told.into_iter().skip(from).flat_map(|played| played.rounds).map(|round| round.scene).collect()
 }
 
 #[tokio::test]

@@ -42,6 +42,8 @@ pub struct Findings {
     pub plans: usize,
     /// The kinds of writes that were disturbed, each with its faults.
     pub pairs: BTreeSet<(String, Name)>,
+    /// All that there are.
+    pub all_pairs: BTreeSet<(String, Name)>,
     /// Kinds of requests with their faults.
     kinds: BTreeSet<String>,
     /// Moments with their faults.
@@ -59,6 +61,11 @@ impl Findings {
     /// None yet.
     pub fn at(depth: Depth) -> Self {
         Self { depth, ..Self::default() }
+    }
+
+    /// Requests that were disturbed before are disturbed again, as in another story.
+    pub fn begin_again(&mut self) {
+        self.kinds.clear();
     }
 
     /// The findings as lines, the first few of each plan.
@@ -180,6 +187,8 @@ fn kind(reference: &Played, plan: Plan) -> String {
 impl Findings {
     /// Plays the plans of an act.
     pub async fn add_all(&mut self, name: &str, act: &Undisturbed<'_>) {
+        let classes = act.played.writes.iter().map(Site::class);
+        self.all_pairs.extend(classes.flat_map(|class| FAULTS.map(|fault| (class.clone(), fault))));
         for (plan, of_plan) in plans(act.played) {
             let is_new = self.kinds.insert(kind(act.played, plan));
             if is_new || self.depth == Depth::All {

@@ -4,7 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LatencyMetric, evidence::Histogram, telemetry::GpuWindow};
+use super::{RING_WINDOWS, bounded::at_most, plausible::MOST_METRICS};
+use crate::{
+    LatencyMetric,
+    evidence::Histogram,
+    telemetry::{GpuWindow, MOST_GPUS},
+};
 
 /// Version of the form that this program writes, and the latest that it reads. A field that older readers may leave out
 /// raises nothing; a change that they would misread does.
@@ -44,12 +49,13 @@ pub struct Window {
     /// Unix seconds of the window's start divided by ten.
     pub id: u64,
     /// One entry per (metric, unit, stratum) that started, finished or was in flight.
+    #[serde(deserialize_with = "at_most::<MOST_METRICS, _, _>")]
     pub metrics: Vec<MetricWindow>,
     /// What the pod carried; absent from pods that do not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// What the pod's GPUs did; empty from pods that nobody looks at them for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<MOST_GPUS, _, _>")]
     pub gpus: Vec<GpuWindow>,
 }
 
@@ -122,6 +128,7 @@ struct Written {
     revision: String,
     pod: String,
     started_at: String,
+    #[serde(deserialize_with = "at_most::<RING_WINDOWS, _, _>")]
     windows: Vec<Window>,
 }
 

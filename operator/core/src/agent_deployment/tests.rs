@@ -35,6 +35,7 @@ mod rollouts;
 mod routing;
 mod self_check;
 mod shown;
+mod stored;
 mod stories;
 mod synthetic;
 mod tensorrt_llm;

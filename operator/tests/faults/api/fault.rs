@@ -9,7 +9,7 @@ use slipway_crds::labels::APP_COMPONENT;
 use tokio::sync::Notify;
 
 use super::{
-    kinds::{AGENT_DEPLOYMENTS, CLAIMS, CORE_EVENTS, ENGINES, EVENTS, Kind, LEASES, PROFILES},
+    kinds::{CORE_EVENTS, EVENTS, LEASES},
     refusal::Refusal,
     request::{Asked, Target},
     store::{Key, Store},
@@ -208,9 +208,6 @@ pub struct Faults {
     pub late: Vec<Site>,
 }
 
-/// Kinds that controllers are for.
-const OWN: [Kind; 4] = [AGENT_DEPLOYMENTS, ENGINES, PROFILES, CLAIMS];
-
 impl Faults {
     /// What to wait for before this request is answered. Stories leave out the lease of the leader.
     pub fn of_request(&mut self, asked: &Asked) -> Option<Arc<Notify>> {
@@ -269,15 +266,13 @@ impl Faults {
         }
     }
 
-    /// What happens to a watch instead of its next event. Of a new object of ours, nobody but the watch tells: no watch
-    /// may lose that.
-    pub fn of_event(&mut self, kind: Kind, is_new: bool) -> Option<Broken> {
+    /// What happens to a watch instead of its next event.
+    pub fn of_event(&mut self) -> Option<Broken> {
         let at = self.events;
         self.events += 1;
         let Some(Plan::Event(planned, broken)) = self.plan else { return None };
-        let may_be = broken != Broken::LosesIt || !(is_new && OWN.contains(&kind));
-        self.has_struck |= planned == at && may_be;
-        (planned == at && may_be).then_some(broken)
+        self.has_struck |= planned == at;
+        (planned == at).then_some(broken)
     }
 
     /// What the server thought of a write.

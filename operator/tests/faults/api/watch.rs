@@ -177,12 +177,10 @@ impl State {
             return too_old(self);
         }
         let news = self.store.changes.partition_point(|change| change.version <= seen);
-        let found = self.store.changes[news..].iter().find_map(|change| {
-            let (type_, line) = self.event(asked, change)?;
-            Some((change.version, change.key.kind, type_, line))
-        });
-        let Some((version, kind, type_, line)) = found else { return Next::Nothing(self.store.version()) };
-        match self.faults.of_event(kind, type_ == ADDED) {
+        let found =
+            self.store.changes[news..].iter().find_map(|change| Some((change.version, self.event(asked, change)?)));
+        let Some((version, line)) = found else { return Next::Nothing(self.store.version()) };
+        match self.faults.of_event() {
             None => Next::Event(version, line),
             Some(Broken::Ends) => Next::End,
             Some(Broken::IsTooOld) => too_old(self),
@@ -195,7 +193,7 @@ impl State {
     }
 
     /// A change as the watch sees it: an object that no longer has the labels goes, one that has them now comes.
-    fn event(&self, asked: &Asked, change: &Change) -> Option<(&'static str, Bytes)> {
+    fn event(&self, asked: &Asked, change: &Change) -> Option<Bytes> {
         if !is_of(asked, &change.key) {
             return None;
         }
@@ -215,6 +213,6 @@ impl State {
             object = (*before.object).clone();
             object["metadata"]["resourceVersion"] = json!(change.version.to_string());
         }
-        Some((type_, line(type_, &shown(asked, &object))))
+        Some(line(type_, &shown(asked, &object)))
     }
 }

@@ -269,7 +269,8 @@ mod tests {
     fn a_broken_gpu_is_remembered_beyond_the_hour_and_until_the_pod_starts_again() {
         let mut broken = evidence("t", 1_000..1_002);
         broken.windows[0].gpus = vec![GpuWindow { samples: 10, xids: vec![79], ..GpuWindow::default() }];
-        let mut hour = remembered(&[broken, evidence("t", 1_002..1_800)], FEW);
+        let later = [1_002..1_360, 1_360..1_700, 1_700..1_800].map(|ids| evidence("t", ids));
+        let mut hour = remembered(&[[broken].as_slice(), &later].concat(), FEW);
         let fault = GpuFault::Broken { gpu: 0, code: 79 };
         assert_eq!(hour.broken(), [BrokenGpu { window: 1_000, fault }]);
         assert!(hour.add(&evidence("u", 1_801..1_802), 0));

@@ -133,6 +133,8 @@ impl<'a> Canary<'a> {
         }
         let canary = self.view().map_or(0, |view| view.ready.min(self.wanted()));
         let weight = match (canary, self.stable_ready()) {
+            // Neither can answer, and stable, drained as a whole, comes back only when the canary is rolled back.
+            (0, 0) => self.weight(),
             (0, _) => 0,
             (_, 0) => 100,
             (canary, stable) => (100 * canary / (canary + stable)).clamp(1, 99),

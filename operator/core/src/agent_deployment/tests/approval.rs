@@ -1,5 +1,6 @@
 //! A new choice waits for a person, where the spec says so.
 
+use k8s_openapi::api::core::v1::Toleration;
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Approval, LatencyMetric, ProposedPlan, Stage},
@@ -233,7 +234,9 @@ fn long_values_and_many_changes_are_cut() {
     let long = "word ".repeat(400);
     cluster = cluster.edited(|spec| {
         spec.agent.system_prompt = long;
-        spec.hardware.node_selector = (0..40).map(|at| (format!("key-{at}"), "value".to_owned())).collect();
+        spec.hardware.node_selector = (0..16).map(|at| (format!("key-{at}"), "value".to_owned())).collect();
+        spec.hardware.tolerations =
+            (0..16).map(|at| Toleration { key: Some(format!("key-{at}")), ..Toleration::default() }).collect();
     });
     let proposal = proposed(&chosen_otherwise(cluster));
     assert_eq!(proposal.changes.len(), 24);

@@ -14,7 +14,7 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{BuildResult, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
-use super::{fixtures::owner, tensorrt_llm};
+use super::{fixtures::owner, stored, tensorrt_llm};
 pub(super) use super::{
     fixtures::{digest, settings},
     routing::{routed_to, weights},
@@ -241,6 +241,7 @@ impl Cluster {
     }
 
     pub(super) fn carry_out(&mut self, plan: Plan<AgentDeploymentStatus>) {
+        stored::assert_accepted(&plan, &self.engines);
         // The API server keeps JSON: what does not survive it does not survive.
         let status = serde_json::to_value(&plan.status).expect("a status is JSON");
         self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");

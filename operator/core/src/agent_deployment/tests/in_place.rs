@@ -228,6 +228,10 @@ fn an_edit_in_the_middle_gives_stable_its_pods_back_before_the_next_plan_is_begu
 
 /// The only pod of an agent, judged in steps: there is nothing beside it to compare it with.
 fn alone(users: Users) -> (Trial, String) {
+    alone_for(20 * 60, users)
+}
+
+fn alone_for(seconds: i64, users: Users) -> (Trial, String) {
     let steps = "steps: [{weight: 20, minSoak: 1m, maxSoak: 30m}, {weight: 50, minSoak: 2m, maxSoak: 60m}], judge: {warmUp: 0s}";
     let mut full = Full::serving(1, &format!("{{{GATEWAY}, {steps}, capacity: InPlace, capacityDeadline: 0s}}"));
     let objectives = "[{name: tail, metric: AgentRunLatency, percentile: p95, max: 1s}]";
@@ -244,8 +248,23 @@ fn alone(users: Users) -> (Trial, String) {
     trial.serve(10, users);
     assert_eq!(trial.cluster.weights, BTreeMap::from([(format!("support-{canary}"), 100)]));
     assert_eq!(trial.cluster.routed_to, Some(canary.clone()), "the Service too, for those who come past the gateway");
-    trial.serve(20 * 60, users);
+    trial.serve(seconds, users);
     (trial, canary)
+}
+
+/// All pods of stable made room, so there is nobody whom the traffic could return to.
+#[test]
+fn traffic_stays_with_a_canary_alone_whose_pods_are_not_seen_ready() {
+    let (mut trial, canary) = alone_for(20, EQUAL);
+    let all = BTreeMap::from([(format!("support-{canary}"), 100)]);
+    let route =
+        |trial: &Trial| (trial.cluster.weights.clone(), trial.cluster.routed_to.clone(), trial.rollout().weight);
+    for ready in [1, 0, 1] {
+        trial.cluster.world.serving.get_mut(&canary).expect("it has a Deployment").ready = ready;
+        trial.cluster.pass(10);
+        trial.cluster.step();
+        assert_eq!(route(&trial), (all.clone(), Some(canary.clone()), Some(100)), "{ready} ready");
+    }
 }
 
 #[test]
