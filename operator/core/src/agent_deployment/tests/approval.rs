@@ -1,7 +1,7 @@
 //! A new choice waits for a person, where the spec says so.
 
-use k8s_openapi::api::core::v1::Toleration;
 use pretty_assertions::assert_eq;
+use serde_json::json;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Approval, LatencyMetric, ProposedPlan, Stage},
     profile::{MeasuredLatency, ProfilePhase},
@@ -236,7 +236,7 @@ fn long_values_and_many_changes_are_cut() {
         spec.agent.system_prompt = long;
         spec.hardware.node_selector = (0..16).map(|at| (format!("key-{at}"), "value".to_owned())).collect();
         spec.hardware.tolerations =
-            (0..16).map(|at| Toleration { key: Some(format!("key-{at}")), ..Toleration::default() }).collect();
+            (0..16).map(|at| serde_json::from_value(json!({"key": format!("key-{at}")})).expect("one")).collect();
     });
     let proposal = proposed(&chosen_otherwise(cluster));
     assert_eq!(proposal.changes.len(), 24);
