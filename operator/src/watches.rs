@@ -286,12 +286,12 @@ struct Followed<K: Kept> {
     back_off: BackOff,
 }
 
-/// Why a watch is over before its time.
+/// Why a watch is over before its time, in the words of what ended it.
 #[derive(Debug, thiserror::Error)]
 enum WatchError {
-    #[error("failed to watch")]
+    #[error(transparent)]
     Watch(#[from] watcher::Error),
-    #[error("an object could not be taken in")]
+    #[error(transparent)]
     Panicked(#[from] Panicked),
 }
 

@@ -52,5 +52,5 @@ impl Pools {
 
 /// KiB of memory that an answer of so many bytes may take.
 pub(super) fn kibibytes(bytes: usize) -> u32 {
-    u32::try_from(bytes.saturating_mul(MEMORY_OF_A_BYTE) / 1024 + 1).unwrap_or(u32::MAX)
+    u32::try_from(bytes.saturating_mul(MEMORY_OF_A_BYTE).div_ceil(1024).max(1)).unwrap_or(u32::MAX)
 }

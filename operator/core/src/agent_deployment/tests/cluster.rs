@@ -245,7 +245,6 @@ impl Cluster {
         // The API server keeps JSON: what does not survive it does not survive.
         let status = serde_json::to_value(&plan.status).expect("a status is JSON");
         self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");
-        // Receivers take everything at once.
         self.world.settled = plan.announcements.iter().map(Announcement::id).collect();
         self.heard.extend(plan.announcements);
         for child in plan.children {
