@@ -12,8 +12,8 @@ use crate::{
 
 /// Share of the data sheet's bandwidth that copies must reach, in percent. GPUs that work well reach 75 to 92 %.
 const LEAST_BANDWIDTH_PERCENT: u32 = 60;
-/// Share of the data sheet's throughput that products must reach on Hopper, in percent. One that works well reaches some
-/// 63 %: the rest takes instructions of four warps together.
+/// Share of the data sheet's throughput that products must reach on Hopper, in percent. One that works well reaches
+/// some 63 %: the rest takes instructions of four warps together.
 const LEAST_PRODUCTS_PERCENT: u32 = 40;
 /// Hopper, times ten. What other generations reach was not measured: at their power limits small cards of Ada are said
 /// to reach half of their data sheet.
