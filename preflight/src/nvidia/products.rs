@@ -2,8 +2,9 @@
 //!
 //! Each warp multiplies matrices of ones in registers, so nothing but the tensor cores is measured. The instruction is
 //! `mma.sync` of PTX (PTX ISA 7.0, "Warp Level Matrix Instructions"), which all GPUs since SM80 have. Hopper reaches
-//! some 62 % of its data sheet by it (Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking"). Every sum is a
-//! whole number that FP32 has exactly, so a right GPU gives it bit by bit.
+//! some 62 % of its data sheet by it (Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
+//! Architecture via Microbenchmarking"). Every sum is a whole number that FP32 has exactly, so a right GPU gives it bit
+//! by bit.
 //!
 //! The only module with unsafe code: a launch is unsafe, because nobody but its author knows what a kernel writes.
 
