@@ -44,10 +44,7 @@ impl Shared {
 
     /// Waits for one.
     pub async fn take(&self, namespace: &str) -> Option<Turn> {
-        // Nobody closes them.
-        let of_namespace = self.of(namespace).acquire_owned().await.ok()?;
-        let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
+        self.take_many(namespace, 1).await
     }
 
     /// One if there is one now.
@@ -63,6 +60,7 @@ impl Shared {
         if !is_possible {
             return None;
         }
+        // Nobody closes them.
         let of_namespace = self.of(namespace).acquire_many_owned(count).await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_many_owned(count).await.ok()?;
         Some(Turn { _of_namespace: of_namespace, _of_all: of_all })

@@ -135,22 +135,26 @@ impl Nvidia {
             let products = Products::NotRun { problem: "too little of its memory is free".to_owned() };
             return Run { products, ..Run::of(Copied::NoRoom) };
         }
-        let copies = flat(caught(|| copies(&CudaContext::new(ordinal)?, || self.meanwhile(&seen.uuid))));
-        let (gb_per_second, copying) = match copies {
-            Ok(copies) => copies,
+        let copied = flat(caught(|| {
+            let context = CudaContext::new(ordinal)?;
+            let copied = copies(&context, || self.meanwhile(&seen.uuid))?;
+            Ok((context, copied))
+        }));
+        let (context, (gb_per_second, copying)) = match copied {
+            Ok(copied) => copied,
             Err(problem) => return failed_run("copy within its memory", &problem),
         };
-        let (products, multiplying) = self.products(seen, ordinal);
+        let (products, multiplying) = self.products(seen, &context);
         let AtWork { clock_mhz, slowed_by } = copying.and(multiplying);
         Run { products, clock_mhz, slowed_by, ..Run::of(Copied::GbPerSecond(gb_per_second)) }
     }
 
-    fn products(&self, seen: &Seen, ordinal: usize) -> (Products, AtWork) {
+    fn products(&self, seen: &Seen, context: &Arc<CudaContext>) -> (Products, AtWork) {
         if seen.sm.is_some_and(|sm| sm < FIRST_WITH_BF16) {
             let problem = "it has no units for them".to_owned();
             return (Products::NotRun { problem }, AtWork::default());
         }
-        let measured = caught(|| products::measure(&CudaContext::new(ordinal)?, || self.meanwhile(&seen.uuid)));
+        let measured = caught(|| products::measure(context, || self.meanwhile(&seen.uuid)));
         flat(measured).unwrap_or_else(|problem| (Products::Failed { problem }, AtWork::default()))
     }
 }
@@ -228,17 +232,22 @@ fn copies(context: &Arc<CudaContext>, meanwhile: impl Fn() -> AtWork) -> Result<
     };
     let (warm_up, _) = round(4)?;
     let count = (ROUND_MILLIS / (warm_up / 4.0).max(0.001)).clamp(COPIES.0, COPIES.1) as u32;
-    let mut fastest: Option<(f32, AtWork)> = None;
-    for _ in 0..ROUNDS {
-        let ended = round(count)?;
-        if fastest.as_ref().is_none_or(|(millis, _)| ended.0 < *millis) {
-            fastest = Some(ended);
-        }
-    }
-    let (millis, at_work) = fastest.unwrap_or_default();
+    let (millis, at_work) = fastest(|| round(count))?;
     // Every byte is read once and written once.
     let gigabytes = 2.0 * COPY_BYTES as f64 * f64::from(count) / 1e9;
     Ok(((gigabytes / (f64::from(millis) / 1e3)) as u32, at_work))
+}
+
+/// The fastest of [`ROUNDS`]: its milliseconds, and what the GPU said meanwhile.
+fn fastest(mut round: impl FnMut() -> Result<(f32, AtWork), DriverError>) -> Result<(f32, AtWork), DriverError> {
+    let mut fastest = round()?;
+    for _ in 1..ROUNDS {
+        let ended = round()?;
+        if ended.0 < fastest.0 {
+            fastest = ended;
+        }
+    }
+    Ok(fastest)
 }
 
 /// Milliseconds of some work. All of it is in the queue of the GPU while it is asked what it does.

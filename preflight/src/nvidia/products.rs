@@ -18,7 +18,7 @@ use cudarc::{
     nvrtc::Ptx,
 };
 
-use super::{AtWork, ROUNDS, timed};
+use super::{AtWork, fastest, timed};
 use crate::check::Products;
 
 /// Products of a warp that do not wait for one another.
@@ -65,17 +65,15 @@ pub(super) fn measure(
     let (warm_up, _) = timed(context, &stream, || launch(&stream, &kernel, (&mut sums, WARM_UP_ROUNDS)), &meanwhile)?;
     let each = warm_up / WARM_UP_ROUNDS as f32;
     let rounds = (LAUNCH_MILLIS / each.max(1e-6)).clamp(LIMITS.0, LIMITS.1) as u32;
-    let mut fastest: Option<(f32, AtWork)> = None;
-    for _ in 0..ROUNDS {
+    let mut is_wrong = false;
+    let (millis, at_work) = fastest(|| {
         let ended = timed(context, &stream, || launch(&stream, &kernel, (&mut sums, rounds)), &meanwhile)?;
-        if stream.clone_dtoh(&sums)?.iter().any(|sum| *sum != expected(rounds)) {
-            return Ok((Products::Wrong, ended.1));
-        }
-        if fastest.as_ref().is_none_or(|(millis, _)| ended.0 < *millis) {
-            fastest = Some(ended);
-        }
+        is_wrong |= stream.clone_dtoh(&sums)?.iter().any(|sum| *sum != expected(rounds));
+        Ok(ended)
+    })?;
+    if is_wrong {
+        return Ok((Products::Wrong, at_work));
     }
-    let (millis, at_work) = fastest.unwrap_or_default();
     let warps = f64::from(blocks * THREADS / 32);
     let operations = OPERATIONS * f64::from(CHAINS) * f64::from(rounds) * warps;
     Ok((Products::Tflops((operations / f64::from(millis) / 1e9) as u32), at_work))

@@ -14,8 +14,8 @@ pub struct Preflight {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), regex(pattern = r"^[0-9]{1,4}(\.[0-9]{1,4}){1,2}$"))]
     pub min_driver: Option<String>,
-    /// Share of each GPU's memory that must be free. Below 50% the GPU counts as shared, and the speed of its memory
-    /// is not judged.
+    /// Share of each GPU's memory that must be free. Below 50% the GPU counts as shared, and neither the speed of its
+    /// memory nor that of its products is judged.
     #[serde(default = "default_min_free_memory")]
     pub min_free_memory: Percent,
     /// Whether the GPUs are looked at while they serve. A rollout then lays what a slow or broken one does at its node.
