@@ -50,6 +50,11 @@ e2e/cluster/prerequisites.sh
   SLIPWAY_E2E_METRICS_SERVER=$(e2e/tools/build.sh metrics-server)
   export SLIPWAY_E2E_METRICS_SERVER
 }
+[[ " $* " != *" policies "* ]] || {
+  e2e/cluster/prerequisites.sh ipset
+  SLIPWAY_E2E_KUBE_ROUTER=$(e2e/tools/build.sh kube-router)
+  export SLIPWAY_E2E_KUBE_ROUTER
+}
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet
 # The suites themselves are no targets of a plain build, and compiling one beside a cluster would take cores from what it measures.

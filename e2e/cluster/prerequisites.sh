@@ -3,10 +3,11 @@
 # them is missing. Needs root and, only when something is missing, apt.
 #
 #   prerequisites.sh             what the cluster and its images need
-#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus, redis-server, git, node, npm
+#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus, redis-server, git, ipset, node, npm,
+#                                ensurepip (for Python's environments)
 set -euo pipefail
 
-# command that proves it is there -> Debian package
+# command or file that proves it is there -> package of Debian 12; Ubuntu 24.04 has them by these names, untried
 declare -rA PACKAGES=(
   [containerd]=containerd
   [runc]=runc
@@ -23,6 +24,7 @@ declare -rA PACKAGES=(
   [python3]=python3
   [pip3]=python3-pip
   [mmdebstrap]=mmdebstrap
+  [/usr/share/keyrings/debian-archive-keyring.gpg]=debian-archive-keyring
   [strip]=binutils
 )
 declare -rA FURTHER_PACKAGES=(
@@ -30,21 +32,31 @@ declare -rA FURTHER_PACKAGES=(
   [prometheus]=prometheus
   [redis-server]=redis-server
   [git]=git
+  [ipset]=ipset
   [node]=nodejs
   [npm]=npm
+  [ensurepip]=python3-venv
 )
+
+is_there() {
+  case $1 in
+    ensurepip) python3 -c 'import ensurepip' 2>/dev/null ;;
+    *.gpg) [[ -e $1 ]] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
 
 missing_packages() {
   local probe
   for probe in "${!PACKAGES[@]}"; do
-    command -v "$probe" >/dev/null || printf '%s\n' "${PACKAGES[$probe]}"
+    is_there "$probe" || printf '%s\n' "${PACKAGES[$probe]}"
   done
 }
 
 missing_further_packages() {
   local probe
   for probe in "$@"; do
-    command -v "$probe" >/dev/null || printf '%s\n' "${FURTHER_PACKAGES[$probe]}"
+    is_there "$probe" || printf '%s\n' "${FURTHER_PACKAGES[$probe]}"
   done
 }
 

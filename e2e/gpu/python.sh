@@ -14,6 +14,7 @@ if python=$(find_python 2>/dev/null); then
   say "$python has torch"
   exit
 fi
+"$GPU_SCRIPTS/../cluster/prerequisites.sh" ensurepip
 rm -rf "$NODE/python"
 python3 -m venv "$NODE/python"
 "$NODE/python/bin/python3" -m pip install --quiet --disable-pip-version-check "vllm==$version"

@@ -33,7 +33,33 @@ def outcome(task, job):
     if kind == "Build":
         return {"kind": kind, "manifestDigest": digest(task["identity"]), "files": 7, "bytes": 17_400_000,
                 "durationsMillis": {}, "versions": {}}
+    if kind == "Profile":
+        return {"kind": kind, "inputHash": task["inputHash"], "rows": rows(task), "omittedRows": 0,
+                "gpuMillis": 90_000, "end": "Complete", "reason": "every arm was measured up to its limit"}
     raise ValueError(f"{job}: no fake result for a {kind} task")
+
+
+def rows(task):
+    """A campaign's measurements: more in flight is faster, and slower for each run."""
+    campaign = task["campaign"]
+    if campaign["kind"] == "Explore":
+        cells = [(arm["id"], level) for level in campaign["levels"] for arm in campaign["arms"]]
+    elif campaign["kind"] == "Repeat":
+        cells = [(point["arm"]["id"], point["level"]) for point in campaign["points"]]
+    else:
+        cells = [(campaign["arm"]["id"], campaign["level"])]
+    known = {(row["arm"], row["level"]) for row in task.get("measured", [])}
+    return [row(*cell) for cell in cells if cell not in known]
+
+
+def row(arm, level):
+    def latency(percentile, micros):
+        return ["AgentRunLatency", percentile, micros, micros * 95 // 100, micros * 105 // 100]
+    run = 900_000 + 20_000 * level
+    return {"arm": arm, "level": level, "verdict": "Feasible", "count": 400, "errors": 0, "millis": 30_000,
+            "perKilosecond": level * 1_000_000_000 // run, "perKilosecondError": 5,
+            "latencies": [latency("p50", run), latency("p95", run * 6 // 5)], "gpuMillis": 30_000,
+            "records": digest(f"{arm} {level}")}
 
 
 def container_status(container, state, ready):

@@ -33,6 +33,7 @@ AGENTS = "/apis/slipway.dev/v1alpha1"
 PER_NAMESPACE = 10
 TICKS = os.sysconf("SC_CLK_TCK")
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+TRACE = REPOSITORY / "e2e/manifests/demo/workload/trace.jsonl"
 AUDIT_POLICY = """apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -45,7 +46,7 @@ rules:
 MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
-def agent(name, has_canary):
+def agent(name, has_canary, has_campaign):
     rollout = {"traffic": {"type": "ReplicaRatio"}, "judge": {"warmUp": "0s"},
                "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}]}
     custom = {"builderImage": "example.com/builder:1", "tritonImage": "example.com/triton:1"}
@@ -55,6 +56,13 @@ def agent(name, has_canary):
             "serving": {"replicas": 2 if has_canary else 1}}
     if has_canary:
         spec["rollout"] = rollout
+    if has_campaign:
+        trace = {"configMap": {"name": "traffic", "key": "runs.jsonl"}}
+        spec["search"] = {"concurrency": [1, 4, 16]}
+        spec["agent"]["tools"] = [{"name": "lookup", "type": "HTTP", "http": {
+            "url": "http://facts.example/{entity}/{property}", "arguments": ["entity", "property"]}}]
+        spec["profiling"] = {"driver": "AgentRun", "budget": {"gpuHours": "1"},
+                             "workloads": [{"name": "runs", "agentTrace": trace}]}
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": name}, "spec": spec}
 
 
@@ -267,9 +275,12 @@ class Rig:
         namespace = f"team-{number // PER_NAMESPACE}"
         if number % PER_NAMESPACE == 0:
             self.people.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            self.people.create(f"/api/v1/namespaces/{namespace}/configmaps", {
+                "metadata": {"name": "traffic"}, "data": {"runs.jsonl": TRACE.read_text()}})
         for attempt in range(20):
             try:
-                body = agent(f"agent-{number}", number % 10 < 5 and number < 2 * self.options.canaries)
+                has_canary = number % 10 < 5 and number < 2 * self.options.canaries
+                body = agent(f"agent-{number}", has_canary, number % PER_NAMESPACE == PER_NAMESPACE - 1)
                 return self.people.create(f"{AGENTS}/namespaces/{namespace}/agentdeployments", body)
             except Refused as refused:
                 # Another thread makes the namespace.

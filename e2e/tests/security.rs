@@ -14,28 +14,8 @@ use slipway_e2e::{
     cluster::kubectl,
     namespace::{Namespace, condition_of},
     operator::Operator,
+    stranger::stranger,
 };
-
-/// A pod of a stranger's: it may run, and nothing else.
-fn stranger(name: &str, labels: &Value, script: &str) -> Pod {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": false,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [{
-                "name": "stranger", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
-                "command": ["sh", "-c", script],
-                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-            }],
-        },
-    });
-    serde_json::from_value(pod).unwrap()
-}
 
 /// The pod that serves, and its revision.
 async fn serving(namespace: &Namespace) -> (Pod, String) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the test tools named: argocd, flux, helm, kubectl, metrics-server, prometheus-operator, traefik. Prints their
-# paths.
+# Makes the test tools named: argocd, flux, helm, kubectl, kube-router, metrics-server, prometheus-operator, traefik.
+# Prints their paths.
 # Flux is its source and its kustomize controller. With the Prometheus operator come its config reloader, Prometheus and
 # Alertmanager.
 set -euo pipefail
@@ -39,6 +39,13 @@ build_metrics_server() {
   "$here/go-binary.sh" "$module" "-X $package/pkg/version.gitVersion=$version" "$package/cmd/metrics-server=metrics-server"
 }
 
+# A module of its own, for the same reason.
+build_kube_router() {
+  local module=$here/kube-router package=github.com/cloudnativelabs/kube-router/v2 version
+  version=$(awk -v package="$package" '$2 == package {print $3; exit}' "$module/go.mod")
+  "$here/go-binary.sh" "$module" "-X $package/pkg/version.Version=$version" "$package/cmd/kube-router=kube-router"
+}
+
 # All four share Prometheus' packages. Their interfaces for browsers are left out.
 build_prometheus_operator() {
   local module=$here/prometheus-operator operator=github.com/prometheus-operator/prometheus-operator common
@@ -53,18 +60,22 @@ make_tool() {
     helm | kubectl) "$here/clients/fetch.sh" | grep "/$1\$" ;;
     argocd) build_argocd ;;
     flux) build_flux ;;
+    kube-router) build_kube_router ;;
     metrics-server) build_metrics_server ;;
     prometheus-operator) build_prometheus_operator ;;
     traefik) build_traefik ;;
     *)
-      printf 'build.sh: unknown tool "%s"; known are argocd, flux, helm, kubectl, metrics-server, prometheus-operator %s\n' \
-        "$1" "and traefik" >&2
+      printf 'build.sh: unknown tool "%s"; known are argocd, flux, helm, kubectl, kube-router, metrics-server, %s\n' \
+        "$1" "prometheus-operator and traefik" >&2
       return 2
       ;;
   esac
 }
 
-[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|flux|helm|kubectl|metrics-server|prometheus-operator|traefik ...\n' >&2; exit 2; }
+[[ $# -gt 0 ]] || {
+  printf 'usage: build.sh argocd|flux|helm|kubectl|kube-router|metrics-server|prometheus-operator|traefik ...\n' >&2
+  exit 2
+}
 for tool in "$@"; do
   make_tool "$tool"
 done

@@ -1,7 +1,9 @@
 //! Whose turn it is to glance at an AgentDeployment, and to read and write the API server for it. What waits takes no
 //! memory. Canaries have turns of their own: their judgement waits for no agent that is at rest or begins. So have
-//! agents that serve: a change of their pods waits for no agents that are created by the hundred. Namespaces share
-//! them: no team waits for everything that another one has begun.
+//! agents that serve: a change of their pods waits for no agents that are created by the hundred. Nor do these wait for
+//! one another all along: new ones are looked at a few at a time, behind all that have begun. So those that have begun
+//! are done early, and whatever happens to them is seen at once. Namespaces share turns: no team waits for everything
+//! that another one has begun.
 
 use std::{
     collections::HashMap,
@@ -10,6 +12,9 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// AgentDeployments that are looked at for the first time at once, in all and of a namespace. They are among those
+/// without a revision.
+const FIRST_LOOKS: [usize; 2] = [3, 2];
 /// AgentDeployments without a revision that read and write at once, in all and of a namespace.
 const BEGINNING: [usize; 2] = [6, 4];
 /// The same of those with one.
@@ -34,6 +39,8 @@ pub struct Shared {
 pub struct Turn {
     _of_namespace: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
+    /// What is held beside it.
+    _beside: Option<Box<Turn>>,
 }
 
 impl Shared {
@@ -51,7 +58,7 @@ impl Shared {
     pub fn take_now(&self, namespace: &str) -> Option<Turn> {
         let of_namespace = self.of(namespace).try_acquire_owned().ok()?;
         let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
-        Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
+        Some(Turn { _of_namespace: of_namespace, _of_all: of_all, _beside: None })
     }
 
     /// Waits for so many at once. Absent where a namespace never has so many.
@@ -63,7 +70,13 @@ impl Shared {
         // Nobody closes them.
         let of_namespace = self.of(namespace).acquire_many_owned(count).await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_many_owned(count).await.ok()?;
-        Some(Turn { _of_namespace: of_namespace, _of_all: of_all })
+        Some(Turn { _of_namespace: of_namespace, _of_all: of_all, _beside: None })
+    }
+
+    /// Waits until all have had their turn who wait now.
+    async fn let_pass(&self) {
+        // Nobody closes it.
+        let _ = self.all.acquire().await;
     }
 
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
@@ -81,6 +94,8 @@ impl Shared {
 /// How far an AgentDeployment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// Nothing was done for it yet.
+    New,
     /// It has no revision yet.
     Beginning,
     /// It has one, which serves or starts.
@@ -92,15 +107,26 @@ pub enum Phase {
 /// Turns at the API server.
 #[derive(Debug)]
 struct Requests {
+    first_looks: Shared,
     beginning: Shared,
     serving: Shared,
     canaries: Shared,
 }
 
 impl Requests {
+    async fn take(&self, namespace: &str, phase: Phase) -> Option<Turn> {
+        if phase != Phase::New {
+            return self.of(phase).take(namespace).await;
+        }
+        let first_look = self.first_looks.take(namespace).await?;
+        self.serving.let_pass().await;
+        let turn = self.beginning.take(namespace).await?;
+        Some(Turn { _beside: Some(Box::new(first_look)), ..turn })
+    }
+
     fn of(&self, phase: Phase) -> &Shared {
         match phase {
-            Phase::Beginning => &self.beginning,
+            Phase::New | Phase::Beginning => &self.beginning,
             Phase::Serving => &self.serving,
             Phase::Canary => &self.canaries,
         }
@@ -117,8 +143,8 @@ pub struct Turns {
 
 impl Default for Turns {
     fn default() -> Self {
-        let [beginning, serving, canaries] = [BEGINNING, SERVING, CANARIES].map(Shared::new);
-        let requests = Requests { beginning, serving, canaries };
+        let [first_looks, beginning, serving, canaries] = [FIRST_LOOKS, BEGINNING, SERVING, CANARIES].map(Shared::new);
+        let requests = Requests { first_looks, beginning, serving, canaries };
         Self { requests, glances: Shared::new(GLANCES), glances_at_canaries: Shared::new(GLANCES_AT_CANARIES) }
     }
 }
@@ -126,7 +152,7 @@ impl Default for Turns {
 impl Turns {
     /// Waits for a turn at the API server, which lasts as long as what is given.
     pub async fn take(&self, namespace: &str, phase: Phase) -> Option<Turn> {
-        self.requests.of(phase).take(namespace).await
+        self.requests.take(namespace, phase).await
     }
 
     /// A turn at the API server if one is free. Who waits for one is before others.
@@ -137,7 +163,7 @@ impl Turns {
     /// The same of a glance. Who has a turn at the API server takes none.
     pub async fn glance(&self, namespace: &str, phase: Phase) -> Option<Turn> {
         let glances = match phase {
-            Phase::Beginning | Phase::Serving => &self.glances,
+            Phase::New | Phase::Beginning | Phase::Serving => &self.glances,
             Phase::Canary => &self.glances_at_canaries,
         };
         glances.take(namespace).await
@@ -166,9 +192,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn new_agents_wait_for_those_that_have_begun() {
+        let turns = Turns::default();
+        let all =
+            |phase| (0..).map_while(|number| turns.take_now(&format!("team-{number}"), phase)).collect::<Vec<_>>();
+        for phase in [Phase::Beginning, Phase::Serving] {
+            let taken = all(phase);
+            let mut waiting = Box::pin(turns.take("begun", phase));
+            assert!(waiting.as_mut().now_or_never().is_none(), "all are taken");
+            let mut new = Box::pin(turns.take("new", Phase::New));
+            assert!(new.as_mut().now_or_never().is_none());
+            drop(taken);
+            assert!(waiting.now_or_never().flatten().is_some() && new.now_or_never().flatten().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_few_new_agents_are_looked_at_at_once_and_leave_turns_to_those_that_have_begun() {
+        let turns = Turns::default();
+        let take = |number| turns.take(&format!("team-{number}"), Phase::New).now_or_never().flatten();
+        let taken: Vec<_> = (0..).map_while(take).collect();
+        assert_eq!(taken.len(), FIRST_LOOKS[0]);
+        assert!(turns.take_now("begun", Phase::Beginning).is_some());
+        drop(taken);
+        assert!(take(0).is_some());
+    }
+
+    #[tokio::test]
     async fn agents_of_one_namespace_leave_turns_at_the_api_server_to_others() {
         let turns = Turns::default();
-        for phase in [Phase::Beginning, Phase::Serving, Phase::Canary] {
+        for phase in [Phase::New, Phase::Beginning, Phase::Serving, Phase::Canary] {
             let taken: Vec<Turn> = std::iter::from_fn(|| turns.take_now("team", phase)).collect();
             assert!(!taken.is_empty() && turns.take_now("other", phase).is_some(), "{phase:?}");
         }

@@ -78,6 +78,9 @@ pub struct NetworkPolicies {
     pub operator_namespace: Option<String>,
     /// Namespaces of those who scrape.
     pub metrics_namespaces: Vec<String>,
+    /// More TCP ports that agents may reach on any host. A network compares the port of the pod behind a Service, and
+    /// the URL of a tool has the Service's.
+    pub agent_ports: Vec<u16>,
 }
 
 /// What may be written for gateways beside routes.
@@ -309,6 +312,9 @@ impl Settings {
                 "is missing: name the operator's namespace, from which it reads the evidence of agents",
             );
         }
+        if network_policies.agent_ports.contains(&0) {
+            return invalid("networkPolicies.agentPorts", "has the port 0: write ports from 1 to 65535");
+        }
         notifications.check()?;
         prometheus.check()?;
         prices.check()?;
@@ -396,6 +402,10 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {workerResources: {limits: {memory: lots}}}\n",
         "jobs.workerResources of the configuration: has a value that is not a quantity: write ones such as 500m or 4Gi"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agentPorts: [8080, 0]}\n",
+        "networkPolicies.agentPorts of the configuration: has the port 0: write ports from 1 to 65535"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",

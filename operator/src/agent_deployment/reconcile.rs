@@ -71,11 +71,11 @@ struct Agent {
 impl Agent {
     fn of(object: &AgentDeployment) -> Self {
         let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
-        let has_revision = object.status.as_ref().is_some_and(|status| status.rollout.is_some());
-        let phase = match (observe::has_canary(object), has_revision) {
-            (true, _) => Phase::Canary,
-            (false, true) => Phase::Serving,
-            (false, false) => Phase::Beginning,
+        let phase = match &object.status {
+            _ if observe::has_canary(object) => Phase::Canary,
+            Some(status) if status.rollout.is_some() => Phase::Serving,
+            Some(_) => Phase::Beginning,
+            None => Phase::New,
         };
         Self { namespace, name: object.name_any(), uid, phase }
     }

@@ -55,7 +55,7 @@ use slipway_worker_contract::{Digest, EngineRef};
 use super::campaign;
 
 const SETTINGS: &str = "
-images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1'}
+images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1', preflight: 'registry.example/preflight:1'}
 store: {storageClassName: shared, size: 50Gi}
 alerts: {ruleLabels: {release: kube-prometheus-stack}, runbookUrl: 'https://runbooks.example/slipway/'}
 ";
@@ -182,6 +182,7 @@ impl Objects {
         settings.network_policies.agents = true;
         settings.network_policies.operator_namespace = Some("slipway-system".to_owned());
         settings.network_policies.metrics_namespaces = vec!["monitoring".to_owned()];
+        settings.network_policies.agent_ports = vec![8080, 443];
         let world = World { settings: Arc::new(settings), ..world(&self.agent_deployment) };
         let children = serving::revision_children(&world, &self.revision, &plan(&world, Layout::CURRENT), 1);
         children.iter().map(child).filter(|object| object["kind"] == "NetworkPolicy").collect()
@@ -354,7 +355,7 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
     let settings = settings();
     let worker_resources = match layout {
         Layout::V1 => None,
-        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => Some(settings.jobs.worker_resources.clone()),
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 | Layout::V6 => Some(settings.jobs.worker_resources.clone()),
     };
     let served = match world.spec.upstream() {
         Some(upstream) => Served::Upstream(ServedUpstream { upstream: upstream.clone() }),

@@ -61,8 +61,8 @@ fn a_server_on_standard_input_runs_in_a_container_of_its_own_behind_a_bridge() {
             "--read-only"],
         "envFrom": [{ "secretRef": { "name": "files-keys" } }],
         "resources": {
-            "requests": { "ephemeral-storage": "64Mi" },
-            "limits": { "memory": "256Mi", "ephemeral-storage": "2Gi" },
+            "requests": { "cpu": "50m", "ephemeral-storage": "64Mi" },
+            "limits": { "cpu": "2", "memory": "256Mi", "ephemeral-storage": "2Gi" },
         },
         "restartPolicy": "Always",
         "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex},
@@ -152,7 +152,17 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap()).await
+    }
+
+    /// With its store in another folder.
+    pub async fn with_store(store: &Path) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        symlink(store, dir.path().join("store")).unwrap();
+        Self::in_folder(dir).await
+    }
+
+    async fn in_folder(dir: TempDir) -> Self {
         let engine = publish(dir.path());
         let triton = FakeTriton::start(dir.path()).await;
         let prompts = dir.path().join("prompts.jsonl");
@@ -171,6 +181,11 @@ impl Bench {
 
     pub fn path(&self, relative: &str) -> PathBuf {
         self.dir.path().join(relative)
+    }
+
+    /// The folder of its records.
+    pub fn records(&self) -> PathBuf {
+        self.path("store").join(paths::records(&self.task.input_hash, &self.engine))
     }
 
     fn script(&self, name: &str, text: &str) {
@@ -312,8 +327,7 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
     let own = ModelAnalyzerRow { per_kilosecond: 99_500, p99_micros: 20_100 };
     assert_eq!(missed.model_analyzer, Some(own));
 
-    let folder = bench.path("store").join(paths::records("campaign-1", &bench.engine));
-    let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
+    let kept = fs::read(bench.records().join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
     let recomputed = recompute::run(&bench.task, &kept).unwrap();
     assert_eq!(&recomputed, missed, "a row follows from its records");
 }

@@ -1,10 +1,18 @@
 //! Volumes that are full: the binary in a root of its own, with a small file system where it writes.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
 
 use pretty_assertions::assert_eq;
+use slipway_worker::failure::{Classify, chain};
 use slipway_worker_contract::{FailureClass, Message, Outcome};
 use tempfile::TempDir;
+
+use crate::campaign::Bench;
 
 /// What a verb came to, first on a volume that is too small and then on one that is large enough.
 struct Ended {
@@ -133,6 +141,69 @@ fn scores_that_a_full_store_cannot_keep_say_so_with_figures() {
         assert_eq!(stage.run().left, ["./of-others"]);
         stage.assert_told_and_clean(".json");
     }
+}
+
+/// A file system of 256 KiB in namespaces of a shell's, which this process reaches through the shell's root.
+struct SmallVolume {
+    shell: Child,
+    folder: TempDir,
+}
+
+impl SmallVolume {
+    fn mount() -> Self {
+        let folder = TempDir::new().unwrap();
+        let shell = Command::new("unshare")
+            .args(["-rm", "bash", "-e"])
+            .env("VOLUME", folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut volume = Self { shell, folder };
+        volume.say("mount -t tmpfs -o size=256k none \"$VOLUME\"");
+        volume
+    }
+
+    /// The shell does something, and has done it.
+    fn say(&mut self, command: &str) {
+        writeln!(self.shell.stdin.as_mut().unwrap(), "{command}; echo done").unwrap();
+        let mut line = String::new();
+        BufReader::new(self.shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n", "{command}");
+    }
+
+    fn path(&self) -> PathBuf {
+        let own = self.folder.path().strip_prefix("/").unwrap();
+        PathBuf::from(format!("/proc/{}/root", self.shell.id())).join(own)
+    }
+}
+
+impl Drop for SmallVolume {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// The Profile's Job ends as one that another attempt may help. Of its records nothing stays that is not whole.
+#[tokio::test]
+async fn records_that_a_full_store_cannot_keep_end_the_campaign_and_leave_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = SmallVolume::mount();
+    let bench = Bench::with_store(&volume.path()).await;
+    volume.say("head -c 1000000 /dev/zero >\"$VOLUME/of-others\" 2>/dev/null || true");
+    let error = bench.run().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Infrastructure);
+    let text = chain(&error);
+    assert!(text.starts_with("failed to keep records at "), "{text}");
+    assert!(text.ends_with(": No space left on device (os error 28)"), "{text}");
+    let kept = || fs::read_dir(bench.records()).map_or(0, Iterator::count);
+    assert_eq!(kept(), 0);
+    volume.say("mount -o remount,size=64m \"$VOLUME\"");
+    let rows = bench.run().await.unwrap().rows;
+    assert_eq!((rows.len(), kept()), (4, 4));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use slipway_crds::v1alpha1::{
     shared::ContainerResources,
 };
 
-use crate::jobs::resources::bounded_sidecar;
+use crate::jobs::resources::{PREFLIGHT, SIDECAR, STDIO, STDIO_STORAGE, bounded, bounded_sidecar, devices};
 
 /// How the pods of a revision are made. Absent in a plan means the first, as plans from before there was a second say
 /// nothing. A version that is not known here makes the whole record unreadable: its pods stay as they are.
@@ -32,11 +32,13 @@ pub enum Layout {
     V4,
     /// The same, and the sidecar's memory is bounded where the agent says nothing of it.
     V5,
+    /// The same, and so are the processors of what we add, and all resources of the container that checks GPUs.
+    V6,
 }
 
 impl Layout {
     /// The layout of new plans.
-    pub const CURRENT: Self = Self::V5;
+    pub const CURRENT: Self = Self::V6;
 
     /// Whether it is the one that a plan leaves out.
     pub fn is_first(&self) -> bool {
@@ -49,7 +51,7 @@ impl Layout {
     pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
         match self {
             Self::V1 | Self::V2 => objectives.iter().filter_map(|objective| for_older(objective, objectives)).collect(),
-            Self::V3 | Self::V4 | Self::V5 => objectives.to_vec(),
+            Self::V3 | Self::V4 | Self::V5 | Self::V6 => objectives.to_vec(),
         }
     }
 
@@ -57,7 +59,7 @@ impl Layout {
     pub fn prompts_by_chat_template(self) -> bool {
         match self {
             Self::V1 | Self::V2 => false,
-            Self::V3 | Self::V4 | Self::V5 => true,
+            Self::V3 | Self::V4 | Self::V5 | Self::V6 => true,
         }
     }
 
@@ -65,7 +67,24 @@ impl Layout {
     pub fn sidecar_resources(self, resources: &ContainerResources) -> ResourceRequirements {
         match self {
             Self::V1 | Self::V2 | Self::V3 | Self::V4 => resources.to_requirements(),
-            Self::V5 => bounded_sidecar(resources),
+            Self::V5 => bounded(resources, &[SIDECAR.memory]),
+            Self::V6 => bounded_sidecar(resources),
+        }
+    }
+
+    /// The same of a server of tools on standard input.
+    pub fn stdio_resources(self, resources: &ContainerResources) -> ResourceRequirements {
+        match self {
+            Self::V1 | Self::V2 | Self::V3 | Self::V4 | Self::V5 => bounded(resources, &[STDIO.memory, STDIO_STORAGE]),
+            Self::V6 => bounded(resources, &[STDIO.memory, STDIO.cpu, STDIO_STORAGE]),
+        }
+    }
+
+    /// The same of the checks of GPUs, which need the GPUs of the container that serves.
+    pub fn preflight_resources(self, of_server: &ContainerResources) -> ResourceRequirements {
+        match self {
+            Self::V1 | Self::V2 | Self::V3 | Self::V4 | Self::V5 => of_server.to_requirements(),
+            Self::V6 => bounded(&devices(of_server), &[PREFLIGHT.memory, PREFLIGHT.cpu]),
         }
     }
 
@@ -74,7 +93,9 @@ impl Layout {
         match self {
             Self::V1 => Vec::new(),
             Self::V2 | Self::V3 => [triton::on_loopback(), triton::only_inference()].concat(),
-            Self::V4 | Self::V5 => [triton::on_loopback(), triton::only_inference_and_configuration()].concat(),
+            Self::V4 | Self::V5 | Self::V6 => {
+                [triton::on_loopback(), triton::only_inference_and_configuration()].concat()
+            }
         }
     }
 }
@@ -117,5 +138,6 @@ mod tests {
         assert_eq!(Layout::V3.objectives(&objectives), objectives);
         assert_eq!(Layout::V4.objectives(&objectives), objectives);
         assert_eq!(Layout::V5.objectives(&objectives), objectives);
+        assert_eq!(Layout::V6.objectives(&objectives), objectives);
     }
 }

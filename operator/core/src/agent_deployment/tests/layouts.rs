@@ -68,8 +68,8 @@ fn a_plan_of_the_first_layout_says_nothing_of_it() {
 fn a_plan_of_a_layout_from_the_future_is_not_read() {
     let cluster = world().serving();
     let mut plan = serde_json::to_value(&cluster.world.revisions[0].plan).expect("a plan is JSON");
-    assert_eq!(plan["layout"], "V5");
+    assert_eq!(plan["layout"], "V6");
     plan["layout"] = "V9".into();
     let error = serde_json::from_value::<crate::agent_deployment::rollout::revision::RevisionPlan>(plan).unwrap_err();
-    assert_eq!(error.to_string(), "unknown variant `V9`, expected one of `V1`, `V2`, `V3`, `V4`, `V5`");
+    assert_eq!(error.to_string(), "unknown variant `V9`, expected one of `V1`, `V2`, `V3`, `V4`, `V5`, `V6`");
 }

@@ -62,7 +62,7 @@ fn checks_come_with_a_revision_and_run_between_the_engines_copy_and_the_server()
     assert_eq!(pod(&cluster, &stable), before, "pods that serve stay as they are");
     let pod = pod(&cluster, &canary);
     assert_eq!(names(&pod), ["materialize", "preflight", "triton"]);
-    let [_, preflight, triton] = init_containers(&pod)[..] else { unreachable!("three") };
+    let preflight = init_containers(&pod)[1];
     let task = json!({"gpus": 2, "product": "NVIDIA-H100-80GB-HBM3", "minDriver": "580.65.06",
         "minFreePerMillion": 400_000, "engine": "/slipway/engine", "messageBytes": 3_072});
     let expected: Container = serde_json::from_value(json!({
@@ -70,7 +70,10 @@ fn checks_come_with_a_revision_and_run_between_the_engines_copy_and_the_server()
         "image": "example.com/preflight:1",
         "imagePullPolicy": "IfNotPresent",
         "args": [task.to_string()],
-        "resources": triton.resources,
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi"},
+            "limits": {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"},
+        },
         "volumeMounts": [{"name": "engine", "mountPath": "/slipway/engine", "readOnly": true}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},

@@ -6,7 +6,10 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Precision;
 use slipway_worker_contract::{EngineRef, FailureClass, Outcome, QualityMetric, QualityResult, ReferenceScores};
 
-use super::cluster::{Cluster, digest, lines, world};
+use super::{
+    cluster::{Cluster, digest, lines, world},
+    stories::FULL_VOLUME,
+};
 use crate::{
     agent_deployment::world::DatasetView,
     jobs::view::{JobPhase, JobView},
@@ -96,6 +99,19 @@ fn ended(cluster: &mut Cluster, phase: impl FnOnce(&Cluster) -> JobPhase) -> Str
     cluster.world.jobs.insert(name.clone(), view);
     cluster.settle();
     name
+}
+
+#[test]
+fn a_store_that_scores_fill_is_in_the_conditions_with_its_figures() {
+    let mut cluster = gated();
+    let job = ended(&mut cluster, |cluster| JobPhase::Failed {
+        class: FailureClass::Infrastructure,
+        failure: FULL_VOLUME.to_owned(),
+        finished_at: Some(cluster.world.now),
+    });
+    let message = format!("fp32: Job {job} failed ({FULL_VOLUME}); attempt 2 of 3 follows");
+    let line = lines(&cluster.plan()).into_iter().find(|line| line.starts_with("Reconciling="));
+    assert!(line.as_ref().is_some_and(|line| line.ends_with(&message)), "{line:?}");
 }
 
 #[test]

@@ -216,6 +216,29 @@ fn a_failure_of_the_clusters_is_tried_again_until_the_last_attempt() {
     assert_eq!(cluster.world.status.stage, Some(Stage::Failed));
 }
 
+/// As a worker ends when it cannot write (`operator/worker/tests/worker/full_volume.rs`).
+pub(super) const FULL_VOLUME: &str = "a volume is full: enlarge it, or remove what it need not hold (/slipway/store has 0.1 of 107374.2 MB free): failed \
+     to write /slipway/store/checkpoints/1: No space left on device (os error 28)";
+
+#[test]
+fn a_store_that_a_checkpoint_fills_is_in_the_conditions_with_its_figures() {
+    let mut cluster = world().resolved();
+    for attempt in 1..=3 {
+        cluster.settle();
+        let fetch = cluster.running_jobs().remove(0);
+        let failure = FULL_VOLUME.to_owned();
+        let finished_at = Some(cluster.world.now);
+        cluster.world.jobs.get_mut(&fetch).expect("the fetch Job exists").phase =
+            JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+        let message = match attempt {
+            3 => format!("Job {fetch} failed (Infrastructure): {FULL_VOLUME}. Delete the Job to try again"),
+            _ => format!("Job {fetch} failed ({FULL_VOLUME}); attempt {} of 3 follows", attempt + 1),
+        };
+        assert_eq!(conditions(&cluster)[0], condition("Ready", "False", &message));
+        cluster.pass(100);
+    }
+}
+
 #[test]
 fn a_worker_of_another_release_is_named() {
     let mut cluster = world().resolved();

@@ -185,6 +185,19 @@ fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
     assert_eq!(children(&again.plan())[1], "Job build-0f1e2d3c4b-2");
 }
 
+#[test]
+fn a_store_that_an_engine_fills_is_in_the_conditions_with_its_figures() {
+    let failure = "a volume is full: enlarge it, or remove what it need not hold (/slipway/store has 0.1 of 107374.2 MB \
+                   free): failed to publish the artifact: No space left on device (os error 28)";
+    let failed = engine().building();
+    let finished_at = Some(failed.0.now);
+    let class = FailureClass::Infrastructure;
+    let failed = failed.with_job(JobPhase::Failed { class, failure: failure.to_owned(), finished_at });
+    let expected =
+        format!("Reconciling=True JobRetrying: Job build-0f1e2d3c4b-1 failed ({failure}); attempt 2 of 3 follows");
+    assert_eq!(conditions(&failed.plan())[1], expected);
+}
+
 /// A list of pods that lacks the one that ended well makes its Job look like one whose result is lost.
 #[test]
 fn a_failure_that_one_look_alone_has_seen_begins_no_other_attempt() {

@@ -32,7 +32,8 @@ const DNS_PORT: i32 = 53;
 
 /// The policy of a revision, where there is to be one. Anybody may call the agent. The operator and the scrapers that
 /// the platform team names read its counts. It may reach the ports of its upstream, of its tools, of the issuer of
-/// clients' tokens and of the receiver of its traces, because policies know no host names.
+/// clients' tokens and of the receiver of its traces, because policies know no host names. The platform team names the
+/// ports of pods behind these, where they differ from their Services'.
 pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
     let settings = &world.settings.network_policies;
     if !settings.agents {
@@ -47,7 +48,8 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
         NetworkPolicyIngressRule { from: Some(vec![namespaces(observers)]), ports: Some(counts) },
     ];
     let dns = ["UDP", "TCP"].map(|protocol| port(protocol, DNS_PORT));
-    let ports = dns.into_iter().chain(called_ports(plan).into_iter().map(tcp)).collect();
+    let called = called_ports(plan).into_iter().chain(settings.agent_ports.iter().map(|&port| i32::from(port)));
+    let ports = dns.into_iter().chain(called.collect::<BTreeSet<_>>().into_iter().map(tcp)).collect();
     Some(NetworkPolicy {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         spec: Some(NetworkPolicySpec {

@@ -168,7 +168,7 @@ fn own_server_probe() -> Probe {
 fn triton_probe(layout: Layout) -> Probe {
     let probe = match layout {
         Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),
-        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => {
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 | Layout::V6 => {
             probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT))
         }
     };
@@ -323,7 +323,7 @@ fn engine_volumes(plan: &RevisionPlan) -> Vec<Volume> {
 fn shared_memory(layout: Layout) -> Volume {
     match layout {
         Layout::V1 => shared_memory_volume(),
-        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 => bounded_shared_memory_volume(),
+        Layout::V2 | Layout::V3 | Layout::V4 | Layout::V5 | Layout::V6 => bounded_shared_memory_volume(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The container that checks the GPUs of a pod before its server starts. Pure.
 //!
-//! It asks for what the server's container asks for: the kubelet gives both the same GPUs, one after the other, so a
+//! It asks for the GPUs that the server's container asks for: the kubelet gives both the same, one after the other, so a
 //! pod needs no more than before.
 
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
@@ -41,7 +41,7 @@ pub(super) fn container(plan: &RevisionPlan, engine: VolumeMount) -> Option<Cont
         name: CONTAINER.to_owned(),
         image: Some(image.clone()),
         args: Some(vec![serde_json::to_string(&task).expect("a task holds only texts and numbers")]),
-        resources: Some(artifact.triton_resources.to_requirements()),
+        resources: Some(plan.layout.preflight_resources(&artifact.triton_resources)),
         volume_mounts: Some(std::iter::once(engine).chain(copied).collect()),
         ..Default::default()
     })

@@ -13,11 +13,8 @@ use slipway_agent_config::{bridge_folder, bridge_socket};
 use slipway_crds::v1alpha1::{agent_deployment::StdioServer, shared::ContainerResources};
 
 use crate::{
-    agent_deployment::rollout::revision::RevisionPlan,
-    jobs::{
-        resources::{Bound, bounded},
-        template::{empty_dir, mount, read_only},
-    },
+    agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
+    jobs::template::{empty_dir, mount, read_only},
 };
 
 const BRIDGE_VOLUME: &str = "mcp-bridge";
@@ -26,13 +23,10 @@ const BINARY: &str = "/slipway/bridge/slipway-agent-runtime";
 /// Most that a server writes to `/tmp`, and beside its socket.
 const TEMPORARY_LIMIT: &str = "1Gi";
 const SOCKET_LIMIT: &str = "1Mi";
-/// Name, request and limit of what a server uses of a node, where its entry says neither: another's program must not
-/// take the node along.
-const DEFAULTS: [Bound; 2] = [("memory", "64Mi", "512Mi"), ("ephemeral-storage", "64Mi", "2Gi")];
 
 /// All of them, in the order in which they start; none without such servers.
 pub(super) fn containers(plan: &RevisionPlan) -> Vec<Container> {
-    let servers: Vec<_> = servers(plan).map(|(place, server)| container(place, server)).collect();
+    let servers: Vec<_> = servers(plan).map(|(place, server)| container(plan.layout, place, server)).collect();
     if servers.is_empty() {
         return servers;
     }
@@ -67,7 +61,7 @@ fn servers(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &StdioServer)> {
     tools.filter_map(|(place, tool)| Some((place, tool.mcp.as_ref()?.stdio.as_ref()?)))
 }
 
-fn container(place: usize, server: &StdioServer) -> Container {
+fn container(layout: Layout, place: usize, server: &StdioServer) -> Container {
     let StdioServer { image, command, environment_from, resources } = server;
     let bridge = [BINARY, "mcp-bridge", "--socket", &bridge_socket(place), "--"].map(str::to_owned);
     Container {
@@ -80,7 +74,7 @@ fn container(place: usize, server: &StdioServer) -> Container {
             vec![EnvFromSource { secret_ref: Some(secret_ref), ..Default::default() }]
         }),
         restart_policy: Some("Always".to_owned()),
-        resources: Some(bounded(resources, &DEFAULTS)),
+        resources: Some(layout.stdio_resources(resources)),
         volume_mounts: Some(vec![
             mount(&socket_volume(place), &bridge_folder(place)),
             read_only(mount(BRIDGE_VOLUME, BRIDGE_FOLDER)),
