@@ -178,7 +178,8 @@ fn pods_of_every_layout() {
         let objects = of_layout(&fixture_of(name, Layout::V4));
         with_snapshots(|| insta::assert_snapshot!(format!("{name}-V4"), as_yaml(objects.iter().collect())));
     }
-    // The fifth bounds the sidecar's memory where the agent does not, and the sixth its processors and what else is ours.
+    // The fifth bounds the sidecar's memory where the agent does not. The sixth bounds its processors, and what else is
+    // ours.
     for (version, layout) in [("V5", Layout::V5), ("V6", Layout::V6)] {
         for name in FIXTURES.into_iter().chain(["vllm-watched"]) {
             let objects = of_layout(&fixture_of(name, layout));

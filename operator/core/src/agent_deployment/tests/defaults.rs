@@ -73,37 +73,37 @@ fn took(version: &str) -> TakenDefaults {
     "{backend: VLLM, vllm: {version: 0.27.1, maxSeqLen: 131072}}",
     "{backend: VLLM}",
     "engine-186c6a6535",
-    "111b9ca2e4"
+    "f9b51eae8b"
 )]
 #[case(
     "{backend: VLLM, vllm: {version: 0.25.0, server: OpenAI, maxSeqLen: 131072}}",
     "{backend: VLLM, vllm: {server: OpenAI}}",
     "engine-7a144c40d2",
-    "7bcf46a208"
+    "9051ba14f3"
 )]
 #[case(
     "{backend: SGLang, sglang: {version: 0.5.9, maxSeqLen: 131072}}",
     "{backend: SGLang}",
     "engine-15d6d93336",
-    "54be8c7835"
+    "91fd782dce"
 )]
 #[case(
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLMPyTorch}",
     "engine-523cc07d58",
-    "e0c38fe9c4"
+    "065b7a8c81"
 )]
 #[case(
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {version: 1.2.1, server: OpenAI, maxSeqLen: 131072}}",
     "{backend: TensorRTLLMPyTorch, tensorRTLLMPyTorch: {server: OpenAI}}",
     "engine-47fed64840",
-    "710f3214aa"
+    "685f9bcffc"
 )]
 #[case(
     "{backend: TensorRTLLM, tensorRTLLM: {version: 1.2.1, maxSeqLen: 131072}}",
     "{backend: TensorRTLLM}",
     "engine-66ef2b8576",
-    "3e05a20db8"
+    "562585e836"
 )]
 fn a_spec_that_leaves_out_its_defaults_has_the_identities_of_one_that_names_them(
     #[case] named: &str,

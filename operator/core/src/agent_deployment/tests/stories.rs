@@ -231,7 +231,10 @@ fn a_store_that_a_checkpoint_fills_is_in_the_conditions_with_its_figures() {
         cluster.world.jobs.get_mut(&fetch).expect("the fetch Job exists").phase =
             JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
         let message = match attempt {
-            3 => format!("Job {fetch} failed (Infrastructure): {FULL_VOLUME}. Delete the Job to try again"),
+            3 => {
+                let last = format!("Job {fetch} failed (Infrastructure), the last of 3 attempts: {FULL_VOLUME}");
+                format!("{last}. Delete the Job to try again")
+            }
             _ => format!("Job {fetch} failed ({FULL_VOLUME}); attempt {} of 3 follows", attempt + 1),
         };
         assert_eq!(conditions(&cluster)[0], condition("Ready", "False", &message));

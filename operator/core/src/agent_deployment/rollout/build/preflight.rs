@@ -1,7 +1,7 @@
 //! The container that checks the GPUs of a pod before its server starts. Pure.
 //!
-//! It asks for the GPUs that the server's container asks for: the kubelet gives both the same, one after the other, so a
-//! pod needs no more than before.
+//! It asks for the GPUs that the server's container asks for: the kubelet gives both the same, one after the other. So
+//! a pod needs no more than before.
 
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use slipway_crds::labels::GPU_PRODUCT;
