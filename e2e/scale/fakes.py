@@ -48,7 +48,7 @@ def rows(task):
         cells = [(point["arm"]["id"], point["level"]) for point in campaign["points"]]
     else:
         cells = [(campaign["arm"]["id"], campaign["level"])]
-    known = {(row["arm"], row["level"]) for row in task.get("measured", [])}
+    known = {(each["arm"], each["level"]) for each in task.get("measured", [])}
     return [row(*cell) for cell in cells if cell not in known]
 
 
