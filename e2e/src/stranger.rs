@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::namespace::Namespace;
 
-/// A pod of a stranger's: it may run, and nothing else.
+/// A pod of a stranger's: it may run, write to `/tmp`, and nothing else.
 ///
 /// # Panics
 /// Never: what it is made of is a pod.
@@ -28,7 +28,9 @@ pub fn stranger(name: &str, labels: &Value, script: &str) -> Pod {
                 "name": "stranger", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
                 "command": ["sh", "-c", script],
                 "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
             }],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
         },
     });
     serde_json::from_value(pod).unwrap()

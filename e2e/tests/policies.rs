@@ -117,7 +117,7 @@ async fn the_operator_still_reads_what_the_agent_counts(namespace: &Namespace) {
 
 /// A pod of somebody else's listens on two ports. One of them is that of the agent's tool.
 async fn the_agents_pod_reaches_only_the_ports_of_its_tools(namespace: &Namespace, others: &Namespace) {
-    let script = "mkdir -p /tmp/www; httpd -f -p 8080 -h /tmp/www & exec httpd -f -p 9999 -h /tmp/www";
+    let script = "httpd -f -p 8080 -h /tmp & exec httpd -f -p 9999 -h /tmp";
     others.create_object(&stranger("listener", &json!({}), script)).await.unwrap();
     let has_address = |pod: &Pod| {
         let status = pod.status.clone().unwrap_or_default();

@@ -74,7 +74,7 @@ async fn counts_of_a_forged_pod_end_nothing(namespace: &Namespace) {
     let evidence =
         json!({"revision": revision, "pod": "forged", "startedAt": "2026-01-01T00:00:00Z", "windows": [window]});
     let script = format!(
-        "mkdir -p /tmp/www/slipway/v1 && echo '{evidence}' >/tmp/www/slipway/v1/evidence && exec httpd -f -p 9464 -h /tmp/www"
+        "mkdir -p /tmp/www/slipway/v1 && echo '{evidence}' >/tmp/www/slipway/v1/evidence && exec httpd -f -vv -p 9464 -h /tmp/www"
     );
     let keys = [labels::APP_MANAGED_BY, labels::APP_COMPONENT, labels::AGENT_DEPLOYMENT, labels::REVISION];
     let copied = keys.map(|key| (key.to_owned(), Value::from(pod.labels()[key].clone())));
@@ -82,6 +82,8 @@ async fn counts_of_a_forged_pod_end_nothing(namespace: &Namespace) {
     namespace.create_object(&forged).await.unwrap();
     let leader = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
     operator.wait_for_reconciliations(&leader, "AgentDeployment", 4, Duration::from_secs(180)).await.unwrap();
+    let asked = namespace.log("forged", "stranger").await.unwrap();
+    assert!(asked.contains("/slipway/v1/evidence"), "the operator has read the counts: {asked}");
     let again = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
     assert_eq!(again, leader, "the operator lives on");
     let agent = namespace.api().get("facts-agent").await.unwrap();
