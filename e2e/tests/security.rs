@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::ListParams};
@@ -81,11 +81,20 @@ async fn counts_of_a_forged_pod_end_nothing(namespace: &Namespace) {
     let forged = stranger("forged", &Value::Object(copied.into_iter().collect()), &script);
     namespace.create_object(&forged).await.unwrap();
     let leader = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
+    until_asked(namespace, "forged").await;
     operator.wait_for_reconciliations(&leader, "AgentDeployment", 4, Duration::from_secs(180)).await.unwrap();
-    let asked = namespace.log("forged", "stranger").await.unwrap();
-    assert!(asked.contains("/slipway/v1/evidence"), "the operator has read the counts: {asked}");
     let again = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
     assert_eq!(again, leader, "the operator lives on");
     let agent = namespace.api().get("facts-agent").await.unwrap();
     assert_eq!(condition_of(&agent, "Ready").map(|(status, ..)| status), Some("True".to_owned()));
+}
+
+/// The operator has read what a pod of a stranger's serves.
+async fn until_asked(namespace: &Namespace, pod: &str) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    // Until its container runs there is no log.
+    while !namespace.log(pod, "stranger").await.is_ok_and(|log| log.contains("/slipway/v1/evidence")) {
+        assert!(Instant::now() < deadline, "nobody has asked {pod}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
