@@ -16,7 +16,8 @@ const PROGRAM: &str = "SLIPWAY_E2E_KUBE_ROUTER";
 /// Its number on the node, and what it prints.
 const PID_FILE: &str = "/run/kube-router.pid";
 const LOG: &str = "/var/log/kube-router.log";
-const HEALTH: &str = "http://127.0.0.1:20244/healthz";
+/// The chain through which it leads what is forwarded to pods.
+const CHAIN: &str = "KUBE-ROUTER-FORWARD";
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The running program.
@@ -43,7 +44,7 @@ impl PolicyEnforcer {
         );
         let enforcer = Self { program, entered: cluster::start_on_node(&["sh", "-c", &script]).unwrap() };
         let deadline = Instant::now() + START_LIMIT;
-        while !cluster::on_node(&["curl", "--silent", "--fail", HEALTH]).unwrap().status.success() {
+        while !has_rules() {
             assert!(Instant::now() < deadline, "kube-router does not start: {}", printed());
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -57,6 +58,11 @@ impl Drop for PolicyEnforcer {
         let _ = cluster::on_node(&["sh", "-c", &remove]);
         let _ = self.entered.wait();
     }
+}
+
+fn has_rules() -> bool {
+    let output = cluster::on_node(&["iptables", "-S", "FORWARD"]).unwrap();
+    String::from_utf8_lossy(&output.stdout).contains(CHAIN)
 }
 
 fn printed() -> String {

@@ -74,14 +74,14 @@ async fn counts_of_a_forged_pod_end_nothing(namespace: &Namespace) {
     let evidence =
         json!({"revision": revision, "pod": "forged", "startedAt": "2026-01-01T00:00:00Z", "windows": [window]});
     let script = format!(
-        "mkdir -p /tmp/www/slipway/v1 && echo '{evidence}' >/tmp/www/slipway/v1/evidence && exec httpd -f -vv -p 9464 -h /tmp/www"
+        "mkdir -p /tmp/slipway/v1 && echo '{evidence}' >/tmp/slipway/v1/evidence && exec httpd -f -p 9464 -h /tmp"
     );
     let keys = [labels::APP_MANAGED_BY, labels::APP_COMPONENT, labels::AGENT_DEPLOYMENT, labels::REVISION];
     let copied = keys.map(|key| (key.to_owned(), Value::from(pod.labels()[key].clone())));
     let forged = stranger("forged", &Value::Object(copied.into_iter().collect()), &script);
     namespace.create_object(&forged).await.unwrap();
     let leader = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
-    until_asked(namespace, "forged").await;
+    until_refused(&operator, &leader, "forged").await;
     operator.wait_for_reconciliations(&leader, "AgentDeployment", 4, Duration::from_secs(180)).await.unwrap();
     let again = operator.leader("dev", Duration::from_secs(30)).await.unwrap();
     assert_eq!(again, leader, "the operator lives on");
@@ -89,12 +89,16 @@ async fn counts_of_a_forged_pod_end_nothing(namespace: &Namespace) {
     assert_eq!(condition_of(&agent, "Ready").map(|(status, ..)| status), Some("True".to_owned()));
 }
 
-/// The operator has read what a pod of a stranger's serves.
-async fn until_asked(namespace: &Namespace, pod: &str) {
+/// The operator has read what a pod serves, and says that it believes none of it.
+async fn until_refused(operator: &Operator, leader: &str, pod: &str) {
     let deadline = Instant::now() + Duration::from_secs(120);
-    // Until its container runs there is no log.
-    while !namespace.log(pod, "stranger").await.is_ok_and(|log| log.contains("/slipway/v1/evidence")) {
-        assert!(Instant::now() < deadline, "nobody has asked {pod}");
+    let is_refused = |line: &str| line.contains("refused the evidence") && line.contains(pod);
+    loop {
+        let log = operator.log(leader).await.unwrap();
+        if log.lines().any(is_refused) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the counts of {pod} are not refused: {log}");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

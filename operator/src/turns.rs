@@ -12,8 +12,8 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// AgentDeployments that are looked at for the first time at once, in all and of a namespace. They are among those
-/// without a revision.
+/// AgentDeployments without a status that are looked at at once, in all and of a namespace. Their turns are among those
+/// of agents without a revision.
 const FIRST_LOOKS: [usize; 2] = [3, 2];
 /// AgentDeployments without a revision that read and write at once, in all and of a namespace.
 const BEGINNING: [usize; 2] = [6, 4];
@@ -73,9 +73,10 @@ impl Shared {
         Some(Turn { _of_namespace: of_namespace, _of_all: of_all, _beside: None })
     }
 
-    /// Waits until all have had their turn who wait now.
-    async fn let_pass(&self) {
-        // Nobody closes it.
+    /// Waits until those of the namespace have had their turn who wait now, and those who wait for one of all.
+    async fn let_pass(&self, namespace: &str) {
+        // Nobody closes them.
+        let _ = self.of(namespace).acquire().await;
         let _ = self.all.acquire().await;
     }
 
@@ -119,7 +120,7 @@ impl Requests {
             return self.of(phase).take(namespace).await;
         }
         let first_look = self.first_looks.take(namespace).await?;
-        self.serving.let_pass().await;
+        self.serving.let_pass(namespace).await;
         let turn = self.beginning.take(namespace).await?;
         Some(Turn { _beside: Some(Box::new(first_look)), ..turn })
     }
@@ -155,9 +156,12 @@ impl Turns {
         self.requests.take(namespace, phase).await
     }
 
-    /// A turn at the API server if one is free. Who waits for one is before others.
+    /// A turn at the API server if one is free. Who waits for one is before others, and a new agent always waits.
     pub fn take_now(&self, namespace: &str, phase: Phase) -> Option<Turn> {
-        self.requests.of(phase).take_now(namespace)
+        match phase {
+            Phase::New => None,
+            Phase::Beginning | Phase::Serving | Phase::Canary => self.requests.of(phase).take_now(namespace),
+        }
     }
 
     /// The same of a glance. Who has a turn at the API server takes none.
@@ -215,13 +219,29 @@ mod tests {
         assert_eq!(taken.len(), FIRST_LOOKS[0]);
         assert!(turns.take_now("begun", Phase::Beginning).is_some());
         drop(taken);
-        assert!(take(0).is_some());
+        let of_team = || turns.take("team", Phase::New).now_or_never().flatten();
+        let taken: Vec<_> = std::iter::from_fn(of_team).collect();
+        assert_eq!(taken.len(), FIRST_LOOKS[1]);
+        assert!(take(0).is_some(), "another team's new agent does not wait for them");
+    }
+
+    #[tokio::test]
+    async fn new_agents_of_a_team_wait_for_its_own_that_serve() {
+        let turns = Turns::default();
+        let taken: Vec<Turn> = std::iter::from_fn(|| turns.take_now("team", Phase::Serving)).collect();
+        let mut waiting = Box::pin(turns.take("team", Phase::Serving));
+        assert!(waiting.as_mut().now_or_never().is_none(), "the team has as many as it may");
+        let mut new = Box::pin(turns.take("team", Phase::New));
+        assert!(new.as_mut().now_or_never().is_none());
+        assert!(turns.take("other", Phase::New).now_or_never().flatten().is_some());
+        drop(taken);
+        assert!(waiting.now_or_never().flatten().is_some() && new.now_or_never().flatten().is_some());
     }
 
     #[tokio::test]
     async fn agents_of_one_namespace_leave_turns_at_the_api_server_to_others() {
         let turns = Turns::default();
-        for phase in [Phase::New, Phase::Beginning, Phase::Serving, Phase::Canary] {
+        for phase in [Phase::Beginning, Phase::Serving, Phase::Canary] {
             let taken: Vec<Turn> = std::iter::from_fn(|| turns.take_now("team", phase)).collect();
             assert!(!taken.is_empty() && turns.take_now("other", phase).is_some(), "{phase:?}");
         }

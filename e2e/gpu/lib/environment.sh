@@ -47,7 +47,8 @@ print(*dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", 
 install_stub_python() {
   local python=$1 packages
   "$python" -c 'import sys; assert sys.version_info[:2] == (3, 12)' ||
-    die "$python cannot serve models of Triton's Python backend, whose stub is for Python 3.12: leave \"triton\" out of SLIPWAY_GPU_SERVERS"
+    die "$python cannot serve models of Triton's Python backend, whose stub is for Python 3.12:" \
+      "leave \"triton\" out of SLIPWAY_GPU_SERVERS"
   rm -rf "$ENVIRONMENT/stub"
   "$python" -m venv --without-pip "$ENVIRONMENT/stub"
   packages=$("$ENVIRONMENT/stub/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

@@ -55,7 +55,10 @@ use slipway_worker_contract::{Digest, EngineRef};
 use super::campaign;
 
 const SETTINGS: &str = "
-images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1', preflight: 'registry.example/preflight:1'}
+images:
+  worker: registry.example/worker:1
+  agentRuntime: registry.example/agent-runtime:1
+  preflight: registry.example/preflight:1
 store: {storageClassName: shared, size: 50Gi}
 alerts: {ruleLabels: {release: kube-prometheus-stack}, runbookUrl: 'https://runbooks.example/slipway/'}
 ";

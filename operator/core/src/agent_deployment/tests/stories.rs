@@ -217,8 +217,9 @@ fn a_failure_of_the_clusters_is_tried_again_until_the_last_attempt() {
 }
 
 /// As a worker ends when it cannot write (`operator/worker/tests/worker/full_volume.rs`).
-pub(super) const FULL_VOLUME: &str = "a volume is full: enlarge it, or remove what it need not hold (/slipway/store has 0.1 of 107374.2 MB free): failed \
-     to write /slipway/store/checkpoints/1: No space left on device (os error 28)";
+pub(super) const FULL_VOLUME: &str = "a volume is full: enlarge it, or remove what it need not hold (/slipway/store \
+                                      has 0.1 of 107374.2 MB free): failed to write /slipway/store/checkpoints/1: No \
+                                      space left on device (os error 28)";
 
 #[test]
 fn a_store_that_a_checkpoint_fills_is_in_the_conditions_with_its_figures() {

@@ -9,13 +9,16 @@ use slipway_crds::{
         profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase},
     },
 };
-use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
+use slipway_worker_contract::{Campaign, Driver, FailureClass, MeasurementVerdict, Phase, ProfileEnd};
 
 use super::{
     super::{job::POLL, *},
     cluster::{cluster, engine_a},
 };
-use crate::profile::{build::rate, rows};
+use crate::{
+    jobs::view::JobPhase,
+    profile::{build::rate, rows},
+};
 
 fn measuring() -> Phase {
     Phase::Measuring { arm: "instances-2".to_owned(), level: 4, count: 17 }
@@ -139,6 +142,27 @@ fn one_engine_may_fail() {
     let end = &status.engines[0].end;
     assert!(end.ends_with("failed (BadModel): Triton does not load the model: no such file"), "{end}");
     assert_eq!(status.not_measured[0].engine, "engine-a");
+}
+
+#[test]
+fn a_store_that_records_fill_is_in_the_conditions_with_its_figures() {
+    let failure = "a volume is full: enlarge it, or remove what it need not hold (/slipway/store has 0.1 of 107374.2 MB \
+                   free): failed to keep records at /slipway/store/profiles/1: No space left on device (os error 28)";
+    let mut cluster = cluster();
+    for _ in 0..6 {
+        cluster.settle();
+        let Some(job) = cluster.running() else { break };
+        let finished_at = Some(cluster.world.now);
+        let class = FailureClass::Infrastructure;
+        cluster.world.jobs.get_mut(&job).expect("the Job is there").phase =
+            JobPhase::Failed { class, failure: failure.to_owned(), finished_at };
+        cluster.world.now += jiff::SignedDuration::from_mins(5);
+    }
+    cluster.settle();
+    let status = &cluster.world.status;
+    assert_eq!(status.phase, Some(ProfilePhase::Failed));
+    let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").expect("it is there");
+    assert!(stalled.status == "True" && stalled.message.contains(failure), "{stalled:?}");
 }
 
 #[test]
