@@ -168,7 +168,7 @@ class Rig:
         self.options, self.folder = options, options.folder
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.processes, self.results = {}, []
+        self.processes, self.results, self.created = {}, [], {}
         self.evidence = Evidence()
         threading.Thread(target=lambda: asyncio.run(self.evidence.serve()), daemon=True).start()
 
@@ -268,7 +268,7 @@ class Rig:
         return {"agents": count, "created": count - known, "applied_s": applied, "ready": ready,
                 "all_ready_s": None if took is None else end - begin, "requests": len(requests),
                 "writes": sum(line["verb"] not in ("get", "list") for line in requests),
-                "delay_s": spread(self.delays(begin, end)),
+                "delay_s": spread(self.delays(begin, end)), "first_status_s": spread(self.first_statuses(begin, end)),
                 "cpu_s": {name: after[name] - before[name] for name in after}}
 
     def create(self, number):
@@ -281,12 +281,22 @@ class Rig:
             try:
                 has_canary = number % 10 < 5 and number < 2 * self.options.canaries
                 body = agent(f"agent-{number}", has_canary, number % PER_NAMESPACE == PER_NAMESPACE - 1)
-                return self.people.create(f"{AGENTS}/namespaces/{namespace}/agentdeployments", body)
+                self.people.create(f"{AGENTS}/namespaces/{namespace}/agentdeployments", body)
+                self.created[namespace, f"agent-{number}"] = time.time()
+                return
             except Refused as refused:
                 # Another thread makes the namespace.
                 if refused.code != 404 or attempt == 19:
                     raise
                 time.sleep(0.2)
+
+    def first_statuses(self, begin, end):
+        """From the creation of an agent to the operator's first status of it."""
+        first = {}
+        for line in self.audit.read():
+            if line["user"] == "operator" and line["resource"] == "agentdeployments/status" and line["code"] < 300:
+                first.setdefault((line["namespace"], line["name"]), line["to"])
+        return [first[key] - at for key, at in self.created.items() if begin <= at < end and key in first]
 
     def delays(self, begin, end):
         """From the fakes' word that a Deployment's pods are ready, or not, to the operator's next status of its
