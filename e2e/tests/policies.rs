@@ -62,8 +62,7 @@ async fn where_a_network_enforces_policies_each_side_reaches_what_the_docs_say_a
     let _enforcer = PolicyEnforcer::start();
     let namespace = namespace_with_servers("policed").await.unwrap();
     let (others, scrapers) = (Namespace::create("others").await.unwrap(), Namespace::create("scrapers").await.unwrap());
-    namespace.apply(&facts_agent().unwrap()).await.unwrap();
-    let agent = namespace.api::<AgentDeployment>().get("facts-agent").await.unwrap();
+    let agent = namespace.apply(&facts_agent().unwrap()).await.unwrap();
     namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
     let operator = Operator::find().await.unwrap();
     let pod = serving(&namespace).await;
