@@ -266,9 +266,11 @@ impl Case<'_> {
         let mut window = Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
         let left_out = LeftOut::of(id, arms);
         let without = left_out.names();
-        // The sessions of a pod that does not answer are counted by nobody: without them the split would look wrong.
-        let is_split_known =
-            without.is_empty() && arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
+        // Sessions of a pod that does not answer are counted by nobody, nor are those that a full pod refuses: without
+        // them the split would look wrong.
+        let counts_its_sessions =
+            |pod: &PodEvidence| pod.evidence.as_ref().is_some_and(|evidence| !has_refused_runs(evidence, id));
+        let is_split_known = without.is_empty() && arms.iter().flat_map(|(_, pods)| *pods).all(counts_its_sessions);
         let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
         let is_compared = arms.iter().all(|(_, pods)| has_time_to_first_token(pods));
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
@@ -300,6 +302,13 @@ impl Case<'_> {
 fn has_time_to_first_token(pods: &[PodEvidence]) -> bool {
     let mut answered = pods.iter().filter_map(|pod| pod.evidence.as_ref()).peekable();
     (pods.is_empty() || answered.peek().is_some()) && answered.all(Evidence::has_time_to_first_token)
+}
+
+/// Whether a pod refused runs in a window, because all its places were taken.
+fn has_refused_runs(evidence: &Evidence, id: u64) -> bool {
+    let place = evidence.windows.binary_search_by_key(&id, |window| window.id);
+    let metrics = place.map_or(&[][..], |place| &evidence.windows[place].metrics);
+    metrics.iter().any(|metric| metric.metric == Metric::Shed && metric.count > 0)
 }
 
 /// The window that a pod will end next, by its own clock; none where it does not answer. A pod that has just started

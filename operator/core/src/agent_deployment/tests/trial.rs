@@ -58,6 +58,8 @@ pub(super) struct Trial {
     pub(super) gpus: BTreeMap<String, GpuWindow>,
     /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
     pub(super) astray: i64,
+    /// Most runs that a pod takes in a window; it refuses the others.
+    pub(super) room: u64,
     /// What Prometheus says of the canary by every guardrail.
     pub(super) said: GuardrailView,
     /// Every share that the canary had, in turn.
@@ -108,6 +110,7 @@ impl Trial {
             late: None,
             gpus: BTreeMap::new(),
             astray: 0,
+            room: u64::MAX,
             said,
             shares: Vec::new(),
             events: Vec::new(),
@@ -240,10 +243,34 @@ impl Trial {
             for pod in 0..2 {
                 let name = format!("{revision}-{pod}");
                 let gpus = self.gpus.get(&name).cloned().into_iter().collect();
-                let window = Window { gpus, ..window(id, Users { runs: users.runs * share / 200, ..users }) };
+                let asked = users.runs * share / 200;
+                let mut window = Window { gpus, ..window(id, Users { runs: asked.min(self.room), ..users }) };
+                window.metrics.extend(asked.checked_sub(self.room).map(refused));
                 self.counted.entry(name).or_default().push(window);
             }
         }
+    }
+}
+
+fn refused(count: u64) -> MetricWindow {
+    let of_none = (0, count, 0);
+    row(Metric::Shed, of_none, Histogram::default())
+}
+
+fn row(metric: Metric, (started, count, errors): (u64, u64, u64), buckets: Histogram) -> MetricWindow {
+    MetricWindow {
+        metric,
+        unit: Unit::Run,
+        stratum: String::new(),
+        started,
+        new_sessions: started,
+        in_flight: 0,
+        oldest_in_flight_microseconds: 0,
+        in_flight_ages: None,
+        count,
+        errors,
+        sum_microseconds: 0,
+        buckets,
     }
 }
 
@@ -257,27 +284,13 @@ fn window(id: u64, users: Users) -> Window {
     let errors = share_of(runs, failures, id);
     let mut buckets = Histogram::default();
     (0..runs - errors.min(runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
-    let counted = |metric, (started, count, errors), buckets| MetricWindow {
-        metric,
-        unit: Unit::Run,
-        stratum: String::new(),
-        started,
-        new_sessions: started,
-        in_flight: 0,
-        oldest_in_flight_microseconds: 0,
-        in_flight_ages: None,
-        count,
-        errors,
-        sum_microseconds: 0,
-        buckets,
-    };
     if runs == 0 {
         return Window { id, metrics: Vec::new(), load: None, gpus: Vec::new() };
     }
-    let mut metrics = vec![counted(Metric::AgentRunLatency, (runs, runs, errors), buckets)];
+    let mut metrics = vec![row(Metric::AgentRunLatency, (runs, runs, errors), buckets)];
     // One client of four says what it thinks. Such words start nothing.
     let words = runs / 4;
     let of_failure = disappointed.map(|percent| share_of(words, percent, id));
-    metrics.extend(of_failure.map(|bad| counted(Metric::TaskSuccess, (0, words, bad), Histogram::default())));
+    metrics.extend(of_failure.map(|bad| row(Metric::TaskSuccess, (0, words, bad), Histogram::default())));
     Window { id, metrics, load: None, gpus: Vec::new() }
 }

@@ -3,7 +3,7 @@
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::RolloutVerdict;
 
-use super::super::trial::{EQUAL, ROLLOUT, Trial, Users, trial_with};
+use super::super::trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with};
 
 fn verdict(trial: &Trial) -> (Option<RolloutVerdict>, Option<String>) {
     let rollout = trial.rollout();
@@ -36,4 +36,16 @@ fn harm_of_a_canary_with_a_wrong_share_is_still_seen() {
     let stable = trial.stable();
     trial.serve(20 * 60, Users { slowdown: 3.0, ..EQUAL });
     assert_eq!((trial.stable(), trial.rollout().rejected.len()), (stable, 1), "{:?}", trial.rollout());
+}
+
+/// Its pods take half of what comes to them, and those of the canary all.
+#[test]
+fn pods_that_refuse_runs_make_no_wrong_share() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    trial.room = EQUAL.runs / 5;
+    trial.serve(10 * 60, EQUAL);
+    assert_ne!(trial.rollout().reason.as_deref(), Some("TrafficSplitMismatch"), "{:?}", trial.rollout());
+    trial.serve(60 * 60, EQUAL);
+    assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
 }
