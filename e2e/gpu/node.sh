@@ -20,6 +20,7 @@ main() {
   local started=$SECONDS
   name_tools
   step "machine" "install by hand what the log names" prepare_machine
+  ! is_rehearsal || stand_in_for_gpu
   begin "Python" "name a Python that has torch with SLIPWAY_GPU_PYTHON" install_environment
   begin "GPU" "nvidia-smi must work; name the driver's libraries with SLIPWAY_GPU_DRIVER" describe_gpu
   begin "cluster" "the log names the component" start_cluster

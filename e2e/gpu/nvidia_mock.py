@@ -21,6 +21,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from stand_in.gpus import with_gpus
+
 PROFILE = "deployments/nvml-mock/helm/nvml-mock/profiles/h100.yaml"
 LIBRARY = "pkg/gpu/mocknvml"
 # crds/vocabulary/src/telemetry.rs.
@@ -48,21 +50,13 @@ HOT = {"clocks_throttle_reasons": {"gpu_idle": False, "hw_thermal_slowdown": Tru
 BROKEN = {"failure": {"mode": "ecc_uncorrectable", "xid": {"code": 79}}}
 
 
-def of_one_gpu(profile: str) -> str:
-    """Returns a profile without its second and further GPUs."""
-    before, devices = profile.split("\ndevices:\n")
-    first, rest = devices.split("  - index: 1", 1)
-    after = rest[rest.index("\n\n#"):]
-    return f"{before}\ndevices:\n{first}{after}"
-
-
 class Mock:
     """The library with one GPU, whose faults can be set."""
 
     def __init__(self, checkout: Path, folder: Path):
         subprocess.run(["make", "--quiet", "NO_PADDING=1"], cwd=checkout / LIBRARY, check=True, stderr=subprocess.DEVNULL)
         self.folder = folder
-        (folder / "config.yaml").write_text(of_one_gpu((checkout / PROFILE).read_text()))
+        (folder / "config.yaml").write_text(with_gpus((checkout / PROFILE).read_text(), range(1)))
         # Its loader looks in the folder of the configuration for what overrides it.
         self.environment = os.environ | {
             "LD_LIBRARY_PATH": str(checkout / LIBRARY), "MOCK_NVML_CONFIG": str(folder / "config.yaml"),

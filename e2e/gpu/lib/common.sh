@@ -16,7 +16,8 @@ ENVIRONMENT=/opt/slipway/environment
 # The cluster's name.
 export DEMO_CLUSTER=gpu
 
-# What is carried beside Slipway to serve models: vllm, triton, or both. A node goes by the parts that it got.
+# What is carried beside Slipway to serve models: vllm, triton, or both. A node goes by the parts that it got. With
+# stand-in the scripts are rehearsed on a machine without a GPU.
 SERVERS=${SLIPWAY_GPU_SERVERS:-vllm}
 # In the order in which they are packed.
 ALL_PARTS=(tree kubernetes programs packages images)
@@ -25,7 +26,8 @@ for server in $SERVERS; do
   case $server in
     vllm) ALL_PARTS+=(wheels) GPU_IMAGES+=(slipway-vllm slipway-traefik) ;;
     triton) ALL_PARTS+=(stub) GPU_IMAGES+=(slipway-triton-gpu slipway-torch-builder slipway-model-analyzer) ;;
-    *) printf 'SLIPWAY_GPU_SERVERS: expected vllm, triton or both, got %s\n' "$server" >&2 && exit 2 ;;
+    stand-in) ALL_PARTS+=(driver) GPU_IMAGES+=(slipway-no-build-stand-in slipway-traefik) ;;
+    *) printf 'SLIPWAY_GPU_SERVERS: expected vllm, triton, both, or stand-in, got %s\n' "$server" >&2 && exit 2 ;;
   esac
 done
 

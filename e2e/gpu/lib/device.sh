@@ -21,15 +21,21 @@ run_nvidia_smi() {
   LD_LIBRARY_PATH=$(find_driver) "$program" "$@"
 }
 
-# The specification lists devices and the driver's files; cdi.py adds the Python environment.
-describe_gpu() {
-  local driver python
+# Lists devices and the driver's files.
+generate_specification() {
+  local driver
   driver=$(find_driver)
-  python=$(find_python)
-  run_nvidia_smi
   mkdir -p "$NODE/cdi"
   LD_LIBRARY_PATH=$driver "$PARTS/programs/nvidia-ctk" cdi generate --mode nvml --format json \
     --library-search-path "$driver" --output "$NODE/generated.json"
+}
+
+# cdi.py adds the Python environment to the specification.
+describe_gpu() {
+  local python
+  python=$(find_python)
+  run_nvidia_smi
+  generate_specification
   "$python" "$GPU_SCRIPTS/cdi.py" --environment "$ENVIRONMENT" "$NODE/generated.json" >"$NODE/cdi/nvidia.json"
   write_runtime
 }

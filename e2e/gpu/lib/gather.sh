@@ -116,6 +116,18 @@ gather_stub() {
   printf 'numpy==1.26.4\n' >"$1/.list"
 }
 
+# NVIDIA's stand-in for NVML and ours for CUDA, for rehearsals. Its folders are named as those of a driver.
+gather_driver() {
+  local nvidia=${SLIPWAY_NVML_MOCK:?name a checkout of NVIDIA/k8s-test-infra at 3b2b865d} library=pkg/gpu/mocknvml
+  mkdir -p "$1/bin" "$1/lib64"
+  make --quiet --directory "$nvidia/$library" NO_PADDING=1
+  cp --dereference "$nvidia/$library/libnvidia-ml.so.1" "$1/lib64/"
+  cp "$nvidia/deployments/nvml-mock/helm/nvml-mock/profiles/h100.yaml" "$1/"
+  cc -O1 -Wall -Wextra -Werror -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$1/lib64/libcuda.so.1" \
+    "$GPU_SCRIPTS/stand_in/libcuda.c" -L"$1/lib64" -l:libnvidia-ml.so.1
+  cp "$GPU_SCRIPTS/stand_in/nvidia-smi" "$1/bin/"
+}
+
 # Each of $ALL_PARTS by the function of its name.
 gather_all() {
   local name

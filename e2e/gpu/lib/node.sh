@@ -18,9 +18,12 @@ mkdir -p "$LOGS" "$NODE"
 
 cluster_folder() { dirname "$KUBECONFIG_FILE"; }
 
+# shellcheck source=rehearsal.sh
+source "$(dirname "${BASH_SOURCE[0]}")/rehearsal.sh"
+
 # gpu_manifest NAME [SED_EXPRESSION]: of e2e/manifests/demo. The operator wants the product that the node has.
 gpu_manifest() {
   local product
   product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
-  manifest "$1" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "${2:-}"
+  manifest "$1" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "$(rehearsal_changes)" | sed "${2:-}"
 }

@@ -8,6 +8,8 @@ from pathlib import Path
 
 ANSWER = "Answer: 42\n\nand what a stop word cuts off, long enough for a client to have left before its end"
 TOKEN_SECONDS = 0.005
+# How long a token takes on the GPU of a rehearsal (e2e/gpu/stand_in/gpus.py), where it is said.
+SAID = Path("/opt/slipway/gpu/token_seconds")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,9 @@ def generate(
     ends = [at + (len(word) if keeps_stop_word else 0) for at, word in found if at >= 0]
     text = written[: min(ends, default=len(written))]
     most = min(max_tokens, len(text))
+    token_seconds = float(SAID.read_text()) if SAID.exists() else TOKEN_SECONDS
     for tokens in range(1, most + 1):
-        time.sleep(TOKEN_SECONDS)
+        time.sleep(token_seconds)
         if is_cancelled():
             print(f"stand-in: cancelled after {tokens - 1} tokens", flush=True)
             return

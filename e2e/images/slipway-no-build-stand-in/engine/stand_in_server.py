@@ -1,7 +1,9 @@
 """STAND-IN for the HTTP servers of engines: health, and completions in OpenAI's protocol."""
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from stand_in_engine import Step, generate
@@ -13,11 +15,14 @@ class Completions(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     model: str | None = ""
     """Its name in requests; where it is none, any will do."""
+    batch: AbstractContextManager = nullcontext()
+    """What a request waits for until it is in the batch; an engine's limit, if it has one."""
 
     def steps(self, body: dict) -> Iterator[Step]:
         """The states of one generation."""
         ignores_end = body.get("ignore_eos", False)
-        return generate(body["max_tokens"], body.get("stop") or [], lambda: False, ignores_end=ignores_end)
+        with self.batch:
+            yield from generate(body["max_tokens"], body.get("stop") or [], lambda: False, ignores_end=ignores_end)
 
     def refusal(self, body: dict) -> str | None:
         """Why a request is refused, if it is."""
@@ -75,7 +80,8 @@ class Completions(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def serve(handler: type[Completions], model: str | None, host: str, port: int) -> None:
-    """Serves a model until it is ended, by one name or by any."""
+def serve(handler: type[Completions], model: str | None, host: str, port: int, batch: int | None = None) -> None:
+    """Serves a model until it is ended, by one name or by any, and so many requests at once or any number."""
     handler.model = model
+    handler.batch = threading.Semaphore(batch) if batch else nullcontext()
     ThreadingHTTPServer((host, port), handler).serve_forever()

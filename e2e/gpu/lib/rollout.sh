@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# Users who never pause, and rollouts of their agent. Sourced by rollout.sh and loop.sh, after ../../demo/agent.sh.
+
+status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
+
+# The look-up service learns what the recorded questions ask for; then the same questions come through the gateway.
+start_clients() {
+  send_traffic
+  in_namespace delete pod clients --ignore-not-found --now
+  manifest gpu-clients.yaml | sed "s/--rate=[0-9]*/--rate=$SLIPWAY_RUNS_PER_SECOND/" | in_namespace apply -f -
+  in_namespace wait --for=condition=Ready --timeout=1m pod/clients
+  sleep 20
+}
+
+kill_operator() {
+  run_kubectl --namespace "$SYSTEM_NAMESPACE" delete pod --selector app.kubernetes.io/name=slipway-operator --grace-period 0 \
+    --force
+}
+
+# Every line with a change of weight or verdict, until the rollout is over.
+watch_rollout() {
+  local serving=$1 begun=$SECONDS
+  in_namespace wait agd/facts-agent --for='jsonpath={.status.rollout.weight}=20' --timeout=12m
+  printf 'the canary gets traffic %d s after the change\n' "$(seconds_since "$begun")"
+  begun=$SECONDS
+  kill_operator
+  run_slipway rollout facts-agent --watch
+  printf 'over %d s after its first traffic; %s served before, %s serves now\n' \
+    "$(seconds_since "$begun")" "$serving" "$(status_of rollout.stable)"
+}
+
+# promoted COMMAND...: the revision that the command applies takes all traffic.
+promoted() {
+  local serving
+  serving=$(status_of rollout.stable)
+  "$@"
+  watch_rollout "$serving"
+  [[ $(status_of rollout.stable) != "$serving" ]]
+}
+
+# rolled_back COMMAND...: the revision before serves on.
+rolled_back() {
+  local serving
+  serving=$(status_of rollout.stable)
+  "$@"
+  watch_rollout "$serving"
+  [[ $(status_of stage) == RolledBack && $(status_of rollout.stable) == "$serving" ]]
+}

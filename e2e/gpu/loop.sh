@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Shows one agent's whole life on the GPU node, from one manifest: vLLM's engines are scored and measured, one is chosen
+# and serves. An equal revision is promoted, one whose preflight refuses the GPU gets no traffic, and one with a smaller
+# batch is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
+#
+# Four pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=4 where the node has one.
+#
+#   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 40, which a batch of 2 does not keep up with)
+set -euo pipefail
+shopt -s inherit_errexit
+
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/node.sh
+source "$GPU_SCRIPTS/lib/node.sh"
+# shellcheck source=../demo/agent.sh
+source "$REPOSITORY/e2e/demo/agent.sh"
+# shellcheck source=lib/rollout.sh
+source "$GPU_SCRIPTS/lib/rollout.sh"
+
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-40}
+readonly REPORT=$LOGS/facts-agent.html
+
+apply_changed() { gpu_manifest gpu-loop.yaml "${1:-}" | in_namespace apply -f -; }
+
+deploy_agent() {
+  apply_changed
+  run_slipway wait facts-agent --timeout 25m
+  run_slipway status facts-agent
+}
+
+# What pods remember of runs: the pods are others, and nothing that was measured is.
+readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
+equal_revision() { promoted apply_changed "$EQUAL"; }
+
+# More free memory than a GPU has on which somebody serves.
+readonly OCCUPIED='s|minFreeMemory: 15%|minFreeMemory: 99%|'
+
+refused_revision() {
+  local serving
+  serving=$(status_of rollout.stable)
+  ! is_rehearsal || return 0
+  apply_changed "$EQUAL;$OCCUPIED"
+  in_namespace wait agd/facts-agent --timeout=5m \
+    --for='jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=PreflightFailed'
+  status_of 'conditions[?(@.type=="Reconciling")].message'
+  printf '\n'
+  [[ $(status_of rollout.stable) == "$serving" ]]
+}
+
+# Somebody who knows better: the batch is given by hand, and nothing is measured.
+readonly BY_HAND='/^  profiling:/,/^  agent:/{/^  agent:/!d};/^    throughput:/d;/^    optimizeFor:/d
+s|precision: .*|precision: [BF16]|;s|maxBatchSize: .*|maxBatchSize: [2]|;s|concurrency: .*|concurrency: [64]|'
+small_batch() { rolled_back apply_changed "$EQUAL;$BY_HAND"; }
+
+# What the canary's and stable's pods said of the GPU before they started, and what was counted since.
+show_gpu() {
+  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --output \
+    'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}{"\n"}{end}'
+  run_slipway status facts-agent
+  in_namespace get events --sort-by .lastTimestamp --output \
+    'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.lastTimestamp}{" "}{.reason}{" "}{.message}{"\n"}{end}'
+}
+
+write_report() { run_slipway report facts-agent --output "$REPORT"; }
+
+main() {
+  local started=$SECONDS look
+  name_tools
+  look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
+  step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"
+  step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
+  step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+  open_step "deploy the agent" "$look" deploy_agent
+  open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
+  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
+  open_step "an equal revision" "$look" equal_revision
+  open_step "a revision that its preflight refuses" "$look" refused_revision
+  open_step "a smaller batch" "$look" small_batch
+  open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
+  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
+  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
+  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+}
+
+main
