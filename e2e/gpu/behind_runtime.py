@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 PROMPT_TOKENS, LEAST_NEW, MOST_NEW = 300, 64, 192
@@ -32,6 +33,8 @@ LEVELS = {1: 6, 4: 4, 16: 6, 64: 4, 256: 4}
 MAX_NUM_SEQS = max(LEVELS)
 ARMS = [("vllm", "stream"), ("vllm", "whole"), ("runtime", "stream"), ("runtime", "whole")]
 CLIENT_PROCESSES = 4
+# Cores of the runtime. vLLM has what is left.
+RUNTIME_CORES = 3
 MODEL = "shape"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 # Student's t for a two-sided interval of 95 %, by degrees of freedom.
@@ -65,9 +68,25 @@ class NotReady(SystemExit):
     """A server that did not become ready. Where nobody expects it, the program ends with the end of its log."""
 
 
-def started(command: list, log: Path, ready: str, seconds: int) -> subprocess.Popen:
+def cores_of(program: str) -> set[int]:
+    """The cores of `clients`, `runtime` or `vllm`: with its own, none has more in one round than in the next. All of them
+    where there are few."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2 * (CLIENT_PROCESSES + RUNTIME_CORES):
+        return set(cores)
+    clients, runtime = cores[:CLIENT_PROCESSES], cores[CLIENT_PROCESSES:CLIENT_PROCESSES + RUNTIME_CORES]
+    return {"clients": set(clients), "runtime": set(runtime), "vllm": set(cores) - {*clients, *runtime}}[program]
+
+
+def pinned(cores: set[int] | None) -> Callable[[], None] | None:
+    """What a process does before its program begins, which may count its cores."""
+    return (lambda: os.sched_setaffinity(0, cores)) if cores else None
+
+
+def started(command: list, log: Path, ready: str, seconds: int, cores: set[int] | None = None) -> subprocess.Popen:
     """Starts a server, and waits until it is ready."""
-    process = subprocess.Popen([str(part) for part in command], stdout=log.open("w"), stderr=subprocess.STDOUT)
+    command = [str(part) for part in command]
+    process = subprocess.Popen(command, stdout=log.open("w"), stderr=subprocess.STDOUT, preexec_fn=pinned(cores))
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         try:
@@ -79,14 +98,15 @@ def started(command: list, log: Path, ready: str, seconds: int) -> subprocess.Po
     raise NotReady(f"{command[0]} did not become ready:\n{log.read_text()[-3000:]}")
 
 
-def start_vllm(folder: Path, out: Path, more: tuple[str, ...] = ()) -> tuple[subprocess.Popen, str]:
+def start_vllm(folder: Path, out: Path, more: tuple[str, ...] = (),
+               cores: set[int] | None = None) -> tuple[subprocess.Popen, str]:
     origin = f"http://127.0.0.1:{(port := free_port())}"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder,
                "--served-model-name", MODEL, "--load-format", "dummy", "--generation-config", "vllm",
                "--max-model-len", 4096, "--max-num-seqs", MAX_NUM_SEQS,
                "--gpu-memory-utilization", 0.9, "--port", port, "--host", "127.0.0.1", "--uvicorn-log-level", "warning",
                *more]
-    return started(command, out / "vllm.log", f"{origin}/health", 400), origin
+    return started(command, out / "vllm.log", f"{origin}/health", 400, cores), origin
 
 
 def start_runtime(binary: Path, endpoint: str, checkpoint: Path, out: Path) -> tuple[subprocess.Popen, str]:
@@ -102,7 +122,7 @@ def start_runtime(binary: Path, endpoint: str, checkpoint: Path, out: Path) -> t
     }
     (out / "runtime.json").write_text(json.dumps(config))
     command = [binary, "--config", out / "runtime.json", "--api-address", api, "--admin-address", admin]
-    return started(command, out / "runtime.log", f"http://{admin}/readyz", 60), f"http://{api}"
+    return started(command, out / "runtime.log", f"http://{admin}/readyz", 60, cores_of("runtime")), f"http://{api}"
 
 
 def chats(seed: str, count: int) -> list[tuple[str, int]]:
@@ -161,7 +181,7 @@ def round_of(origin: str, how: str, seed: str, clients: int) -> dict:
     command = [sys.executable, __file__, "--ask", origin, how]
     processes = [
         subprocess.Popen([*command, f"{seed}-{number}", str(clients // count), str(LEVELS[clients])], text=True,
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=pinned(cores_of("clients")))
         for number in range(count)
     ]
     for process in processes:
@@ -279,7 +299,7 @@ def measure(asked) -> None:
         folder = Path(name)
         write_checkpoint(asked.config, folder)
         at = time.monotonic()
-        vllm, origin = start_vllm(folder, asked.out)
+        vllm, origin = start_vllm(folder, asked.out, cores=cores_of("vllm"))
         print(f"vLLM ready after {time.monotonic() - at:.0f} s", flush=True)
         runtime, behind = start_runtime(asked.runtime, origin, folder, asked.out)
         try:

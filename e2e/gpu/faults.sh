@@ -22,7 +22,7 @@ readonly HELD_SECONDS=${SLIPWAY_HELD_SECONDS:-240}
 
 # As NVIDIA's stand-in reads them.
 readonly HOT='all: {clocks_throttle_reasons: {gpu_idle: false, hw_thermal_slowdown: true}, clocks: {sm_current: 660}}'
-readonly OFF_ITS_BUS='all: {failure: {mode: ecc_uncorrectable, xid: {code: 79}}}'
+readonly BROKEN='all: {failure: {mode: ecc_uncorrectable, xid: {code: 79}}}'
 # Seconds of a token.
 readonly WELL=0.002 SLOW=0.006
 
@@ -35,13 +35,14 @@ apply_watched() {
 
 all_are_well() {
   local gpu
+  reset_gpus
   for gpu in "$REHEARSED_GPUS"/GPU-*; do
-    rm -f "$gpu/overrides.yaml"
     printf '%s\n' "$WELL" >"$gpu/token_seconds"
   done
 }
 
 deploy_agent() {
+  start_anew
   all_are_well
   apply_watched 60m
   run_slipway wait facts-agent --timeout 10m
@@ -104,7 +105,7 @@ slow_but_well() {
 
 broken_gpu() {
   canary_of 63m
-  write_to_gpu overrides.yaml "$OFF_ITS_BUS"
+  write_to_gpu overrides.yaml "$BROKEN"
   held_by_node
   stays_held "$(status_of rollout.canary)" 30
   all_are_well
@@ -112,6 +113,7 @@ broken_gpu() {
 
 main() {
   local started=$SECONDS look
+  is_rehearsal || die "it needs a node without a GPU: gather the parts with SLIPWAY_GPU_SERVERS=stand-in"
   name_tools
   look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
   step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"

@@ -3,9 +3,9 @@
 # and serves. An equal revision is promoted, one whose preflight refuses the GPU gets no traffic, and one with a smaller
 # batch is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
 #
-# Four pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=4 where the node has one.
+# Two pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
 #
-#   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 40, which a batch of 2 does not keep up with)
+#   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20, of which a batch of 2 answers some 13)
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -18,12 +18,13 @@ source "$REPOSITORY/e2e/demo/agent.sh"
 # shellcheck source=lib/rollout.sh
 source "$GPU_SCRIPTS/lib/rollout.sh"
 
-export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-40}
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20}
 readonly REPORT=$LOGS/facts-agent.html
 
 apply_changed() { gpu_manifest gpu-loop.yaml "${1:-}" | in_namespace apply -f -; }
 
 deploy_agent() {
+  start_anew
   apply_changed
   run_slipway wait facts-agent --timeout 25m
   run_slipway status facts-agent
@@ -33,13 +34,12 @@ deploy_agent() {
 readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
 equal_revision() { promoted apply_changed "$EQUAL"; }
 
-# More free memory than a GPU has on which somebody serves.
-readonly OCCUPIED='s|minFreeMemory: 15%|minFreeMemory: 99%|'
+# More free memory than any GPU has: the driver keeps some for itself.
+readonly OCCUPIED='s|minFreeMemory: 40%|minFreeMemory: 100%|'
 
 refused_revision() {
   local serving
   serving=$(status_of rollout.stable)
-  ! is_rehearsal || return 0
   apply_changed "$EQUAL;$OCCUPIED"
   in_namespace wait agd/facts-agent --timeout=5m \
     --for='jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=PreflightFailed'
@@ -58,8 +58,8 @@ show_gpu() {
   in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --output \
     'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}{"\n"}{end}'
   run_slipway status facts-agent
-  in_namespace get events --sort-by .lastTimestamp --output \
-    'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.lastTimestamp}{" "}{.reason}{" "}{.message}{"\n"}{end}'
+  in_namespace get events --sort-by .eventTime --output \
+    'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.eventTime}{" "}{.reason}{" "}{.message}{"\n"}{end}'
 }
 
 write_report() { run_slipway report facts-agent --output "$REPORT"; }
@@ -72,13 +72,13 @@ main() {
   step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "$look" deploy_agent
+  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
   step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
   open_step "an equal revision" "$look" equal_revision
   open_step "a revision that its preflight refuses" "$look" refused_revision
   open_step "a smaller batch" "$look" small_batch
   open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
-  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
   open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
 }

@@ -7,6 +7,8 @@
 #
 # The pieces lie in $SLIPWAY_GPU_PIECES (default: $SLIPWAY_CACHE/gpu-pieces), none above 30 MiB, with SHA256SUMS.
 #   SLIPWAY_GPU_SERVERS="vllm triton"  what is to serve there (default: vllm); triton alone leaves vLLM's wheels out
+#   SLIPWAY_GPU_SERVERS=stand-in       for rehearsals without a GPU, with SLIPWAY_NVML_MOCK=FOLDER: a checkout of
+#                                      NVIDIA/k8s-test-infra
 #   SLIPWAY_RUST_BINARIES=FOLDER     Slipway's programs, instead of building them
 #   SLIPWAY_GPU_COMPRESSOR=COMMAND   xz or gzip with its options (default: xz --threads=0 -2)
 set -euo pipefail

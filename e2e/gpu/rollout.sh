@@ -15,10 +15,11 @@ source "$REPOSITORY/e2e/demo/agent.sh"
 # shellcheck source=lib/rollout.sh
 source "$GPU_SCRIPTS/lib/rollout.sh"
 
-# The users that teach the look-up service what will be asked.
+# Users' runs a second.
 export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20}
 
 deploy_agent() {
+  start_anew
   gpu_manifest gpu-rollout.yaml | in_namespace apply -f -
   run_slipway wait facts-agent --timeout 20m
   run_slipway status facts-agent

@@ -5,7 +5,7 @@
 #
 #   start.sh [FOLDER_WITH_PIECES] [probe|node|agent|rollout|loop|faults|tp2|triton]...
 #
-# Without a word it does node and agent. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
+# `faults` is for rehearsals. Without a word it does node and agent. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -52,6 +52,11 @@ unpack() {
 unpack_all() {
   local name names pids=() pid
   mkdir -p "$parts"
+  # A node goes by the parts that it has: those of other pieces go.
+  for name in "$parts"/*.key; do
+    name=$(basename "$name" .key)
+    [[ -e $here/$name.part-00 ]] || rm -rf "${parts:?}/$name" "$parts/$name.key"
+  done
   mapfile -t names < <(sed -n 's|^.* [*]\?\./\(.*\)\.part-00$|\1|p' "$here/SHA256SUMS")
   for name in "${names[@]}"; do
     unpack "$name" &

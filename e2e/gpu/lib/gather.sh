@@ -119,11 +119,18 @@ gather_stub() {
 # NVIDIA's stand-in for NVML and ours for CUDA, for rehearsals. Its folders are named as those of a driver.
 gather_driver() {
   local nvidia=${SLIPWAY_NVML_MOCK:?name a checkout of NVIDIA/k8s-test-infra at 3b2b865d} library=pkg/gpu/mocknvml
-  mkdir -p "$1/bin" "$1/lib64"
+  local version name
+  rm -rf "$1" && mkdir -p "$1/bin" "$1/lib64"
   make --quiet --directory "$nvidia/$library" NO_PADDING=1
-  cp --dereference "$nvidia/$library/libnvidia-ml.so.1" "$1/lib64/"
+  # nvidia-ctk looks for the driver's version in names of files.
+  version=$(readlink "$nvidia/$library/libnvidia-ml.so.1")
+  version=${version#*.so.}
+  cp "$nvidia/$library/libnvidia-ml.so.$version" "$1/lib64/"
+  for name in libnvidia-ml libcuda; do
+    ln -s "$name.so.$version" "$1/lib64/$name.so.1"
+  done
   cp "$nvidia/deployments/nvml-mock/helm/nvml-mock/profiles/h100.yaml" "$1/"
-  cc -O1 -Wall -Wextra -Werror -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$1/lib64/libcuda.so.1" \
+  cc -O1 -Wall -Wextra -Werror -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$1/lib64/libcuda.so.$version" \
     "$GPU_SCRIPTS/stand_in/libcuda.c" -L"$1/lib64" -l:libnvidia-ml.so.1
   cp "$GPU_SCRIPTS/stand_in/nvidia-smi" "$1/bin/"
 }

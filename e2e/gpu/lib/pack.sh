@@ -11,7 +11,10 @@ compressor_of() {
   esac
 }
 
-content_key() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16); }
+# Of names, modes, links and contents.
+content_key() {
+  tar --create --directory "$1" --sort=name --mtime=@0 --owner=0 --group=0 . | sha256sum | cut -c1-16
+}
 
 # A part that did not change keeps its pieces.
 pack() {

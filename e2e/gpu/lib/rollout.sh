@@ -1,7 +1,14 @@
 # shellcheck shell=bash
-# Users who never pause, and rollouts of their agent. Sourced by rollout.sh and loop.sh, after ../../demo/agent.sh.
+# Users who never pause, and rollouts of their agent. Sourced after ../../demo/agent.sh.
 
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
+
+# Without the agent and the users of an earlier call: an edit of that agent would be a canary.
+start_anew() {
+  in_namespace delete pod clients --ignore-not-found --now
+  in_namespace delete agd facts-agent --ignore-not-found --timeout 2m
+  reset_gpus
+}
 
 # The look-up service learns what the recorded questions ask for; then the same questions come through the gateway.
 start_clients() {

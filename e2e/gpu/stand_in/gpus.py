@@ -33,11 +33,13 @@ def with_gpus(profile: str, indexes: range) -> str:
 
 
 def uuid_of(profile: str) -> str:
-    return re.search(r'uuid: "([^"]+)"', profile).group(1)
+    return re.search(r'(?m)^    uuid: "([^"]+)"', profile).group(1)
 
 
 def configure(profile: Path, folder: Path, count: int) -> None:
     text = profile.read_text()
+    if not 1 <= count <= (most := len(cut(text)[1])):
+        sys.exit(f"SLIPWAY_REHEARSED_GPUS is {count}: write 1 to {most}")
     of_each = [with_gpus(text, range(index, index + 1)) for index in range(count)]
     for name, content in [("all", with_gpus(text, range(count))), *[(uuid_of(one), one) for one in of_each]]:
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,8 @@ CUresult cuDeviceGetUuid_v2(unsigned char bytes[16], int device) {
   Handle handle;
   char text[96];
   int at = 0;
-  if (nvmlDeviceGetHandleByIndex_v2(device, &handle) || nvmlDeviceGetUUID(handle, text, sizeof text)) return INVALID_DEVICE;
+  if (nvmlDeviceGetHandleByIndex_v2(device, &handle) || nvmlDeviceGetUUID(handle, text, sizeof text))
+    return INVALID_DEVICE;
   for (const char *digits = text + strlen("GPU-"); *digits && at < 16; digits += digits[0] == '-' ? 1 : 2) {
     unsigned byte;
     if (*digits != '-' && sscanf(digits, "%2x", &byte) == 1) bytes[at++] = (unsigned char)byte;
@@ -68,14 +69,18 @@ CUresult cuCtxGetCurrent(Handle *context) { return *context = (Handle)1, SUCCESS
 CUresult cuCtxSynchronize(void) { return SUCCESS; }
 
 CUresult cuStreamSynchronize(Handle stream) { return (void)stream, SUCCESS; }
-CUresult cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) { return (void)stream, (void)event, (void)flags, SUCCESS; }
+CUresult cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) {
+  return (void)stream, (void)event, (void)flags, SUCCESS;
+}
 
 CUresult cuMemAlloc_v2(void **memory, size_t bytes) { return (*memory = malloc(bytes)) ? SUCCESS : OUT_OF_MEMORY; }
 CUresult cuMemFree_v2(void *memory) { return free(memory), SUCCESS; }
 CUresult cuMemsetD8Async(void *memory, unsigned char value, size_t count, Handle stream) {
   return (void)memory, (void)value, (void)count, (void)stream, SUCCESS;
 }
-CUresult cuMemsetD8_v2(void *memory, unsigned char value, size_t count) { return cuMemsetD8Async(memory, value, count, NULL); }
+CUresult cuMemsetD8_v2(void *memory, unsigned char value, size_t count) {
+  return cuMemsetD8Async(memory, value, count, NULL);
+}
 CUresult cuMemcpyDtoDAsync_v2(void *into, void *from, size_t bytes, Handle stream) {
   (void)into, (void)from, (void)stream;
   copied += bytes;
@@ -83,9 +88,13 @@ CUresult cuMemcpyDtoDAsync_v2(void *into, void *from, size_t bytes, Handle strea
 }
 
 /* An event is the bytes that were copied before it. They take as long as on an H100: read and written at 3,000 GB/s. */
-CUresult cuEventCreate(Handle *event, unsigned flags) { return (void)flags, (*event = calloc(1, sizeof copied)) ? SUCCESS : OUT_OF_MEMORY; }
+CUresult cuEventCreate(Handle *event, unsigned flags) {
+  return (void)flags, (*event = calloc(1, sizeof copied)) ? SUCCESS : OUT_OF_MEMORY;
+}
 CUresult cuEventDestroy_v2(Handle event) { return free(event), SUCCESS; }
-CUresult cuEventRecord(Handle event, Handle stream) { return (void)stream, *(unsigned long long *)event = copied, SUCCESS; }
+CUresult cuEventRecord(Handle event, Handle stream) {
+  return (void)stream, *(unsigned long long *)event = copied, SUCCESS;
+}
 CUresult cuEventSynchronize(Handle event) { return (void)event, SUCCESS; }
 CUresult cuEventElapsedTime_v2(float *milliseconds, Handle start, Handle end) {
   unsigned long long bytes = *(unsigned long long *)end - *(unsigned long long *)start;
@@ -96,7 +105,9 @@ CUresult cuEventElapsedTime(float *milliseconds, Handle start, Handle end) {
   return cuEventElapsedTime_v2(milliseconds, start, end);
 }
 
-CUresult cuModuleLoadData(Handle *module, const void *image) { return (void)module, (void)image, JIT_COMPILER_NOT_FOUND; }
+CUresult cuModuleLoadData(Handle *module, const void *image) {
+  return (void)module, (void)image, JIT_COMPILER_NOT_FOUND;
+}
 
 CUresult cuGetErrorString(CUresult error, const char **text) {
   *text = error == JIT_COMPILER_NOT_FOUND ? "the stand-in has no compiler" : "the stand-in refuses";
