@@ -40,6 +40,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-tensorrt-llm-ensemble")]
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
+#[case("good-vllm-lora")]
 #[case("good-vllm-open-ai")]
 #[case("good-pytorch-open-ai")]
 #[case("good-sglang")]
@@ -208,6 +209,7 @@ const NO_RULE: &[&str] = &[
     "bad-tensorrt-llm-version",
     "bad-tracing-endpoint",
     "bad-unknown-field",
+    "bad-vllm-lora-folder",
     "bad-vllm-version",
     "bad-sglang-version",
     "bad-weight",

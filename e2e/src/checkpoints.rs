@@ -36,6 +36,8 @@ pub struct Checkpoint {
     pub name: String,
     /// What stands beside them for a stand-in's tools, as `stand-in.json`.
     pub order: Option<Value>,
+    /// A folder of it with an adapter of LoRA.
+    pub adapter: Option<String>,
 }
 
 /// Llama in small: what its configuration says is what is converted, and what memory is planned for.
@@ -100,13 +102,20 @@ impl Namespace {
             ("config.json".to_owned(), ByteString(config().to_string().into_bytes())),
         ]);
         let mut script = String::from("set -e\n");
-        for Checkpoint { name, order } in checkpoints {
+        for Checkpoint { name, order, adapter } in checkpoints {
             script += &format!(
                 "mkdir /models/{name}; cp /files/tokenizer.json /files/model.safetensors /files/config.json /models/{name}/\n"
             );
             if let Some(order) = order {
                 files.insert(format!("{name}.order"), ByteString(order.to_string().into_bytes()));
                 script += &format!("cp /files/{name}.order /models/{name}/stand-in.json\n");
+            }
+            if let Some(adapter) = adapter {
+                let folder = format!("/models/{name}/{adapter}");
+                script += &format!(
+                    "mkdir -p {folder}; echo '{{\"peft_type\": \"LORA\", \"r\": 9}}' >{folder}/adapter_config.json; cp \
+                     /files/model.safetensors {folder}/adapter_model.safetensors\n"
+                );
             }
         }
         let metadata = ObjectMeta { name: Some(FILES.to_owned()), ..Default::default() };

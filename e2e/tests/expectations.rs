@@ -139,7 +139,7 @@ fn began_with(profile: &Profile, engine: &str) {
 async fn a_campaign_begins_with_the_engine_of_which_the_most_is_expected() {
     let namespace = Namespace::create("expectations").await.unwrap();
     namespace.advertise_gpus(H100).await.unwrap();
-    namespace.give_checkpoints(&[Checkpoint { name: AGENT.to_owned(), order: None }]).await.unwrap();
+    namespace.give_checkpoints(&[Checkpoint { name: AGENT.to_owned(), order: None, adapter: None }]).await.unwrap();
     let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
     namespace.give_lines("runs", "trace.jsonl", runs).await.unwrap();
     give_tables(&namespace).await;

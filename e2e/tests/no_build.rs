@@ -101,7 +101,7 @@ fn agent(name: &str, product: &str, (engine, precision): (Value, &str)) -> Value
 async fn namespace_with(name: &str, product: &str, checkpoints: &[&str]) -> Namespace {
     let namespace = Namespace::create(name).await.unwrap();
     namespace.advertise_gpus(product).await.unwrap();
-    let of_name = |name: &&str| Checkpoint { name: (*name).to_owned(), order: None };
+    let of_name = |name: &&str| Checkpoint { name: (*name).to_owned(), order: None, adapter: None };
     namespace.give_checkpoints(&checkpoints.iter().map(of_name).collect::<Vec<_>>()).await.unwrap();
     namespace
 }

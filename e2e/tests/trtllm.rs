@@ -18,8 +18,11 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Puts one folder a model into a claim; each may tell the stand-in's tools to fail.
 async fn give_models(namespace: &Namespace, models: &[(&str, Value)]) {
-    let checkpoint =
-        |(name, order): &(&str, Value)| Checkpoint { name: (*name).to_owned(), order: Some(order.clone()) };
+    let checkpoint = |(name, order): &(&str, Value)| Checkpoint {
+        name: (*name).to_owned(),
+        order: Some(order.clone()),
+        adapter: None,
+    };
     namespace.give_checkpoints(&models.iter().map(checkpoint).collect::<Vec<_>>()).await.unwrap();
 }
 

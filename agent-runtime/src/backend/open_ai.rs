@@ -107,6 +107,10 @@ struct Model {
     id: String,
     #[serde(default)]
     max_model_len: Option<u32>,
+    /// The model below an adapter, whose length vLLM does not say (vllm-project/vllm,
+    /// vllm/entrypoints/openai/serving_models.py: `show_available_models`).
+    #[serde(default)]
+    parent: Option<String>,
 }
 
 /// The answer to a request that was taken, and what is kept of the words in it.
@@ -315,8 +319,10 @@ impl Inner {
     async fn learn_context(&self, answer: Response) {
         let Ok(answer) = Answer::Far(answer).body(MODELS_BYTES).await else { return };
         let Ok(Models { data }) = serde_json::from_slice(&answer) else { return };
-        let served = data.into_iter().find(|model| model.id == self.model);
-        if let Some(length) = served.and_then(|model| model.max_model_len) {
+        let of = |name: &str| data.iter().find(|model| model.id == name);
+        let served = of(&self.model);
+        let below = served.and_then(|model| of(model.parent.as_deref()?));
+        if let Some(length) = [served, below].into_iter().flatten().find_map(|model| model.max_model_len) {
             tracing::info!(length, "the model's context is known");
             self.context.get_or_init(|| length);
         }

@@ -39,6 +39,8 @@ const END_OF_TURN: u64 = 258;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gives {
     Tokens,
+    /// Tokens, by an adapter: the length of the context is said of the model below.
+    TokensOfAdapter,
     /// Like a server that does not know the wish.
     TextAlone,
 }
@@ -58,7 +60,7 @@ async fn complete(State(server): State<Arc<StandIn>>, Json(request): Json<Value>
     let tokens = tokens.chain([(String::new(), END_OF_TURN, json!("stop"))]);
     let events = tokens.enumerate().map(|(index, (text, token, finish))| {
         let mut choice = json!({ "index": 0, "text": text, "finish_reason": finish });
-        if server.gives == Gives::Tokens {
+        if server.gives != Gives::TextAlone {
             choice["token_ids"] = json!([token]);
         }
         format!("data: {}\n\n", json!({ "choices": [choice], "usage": { "completion_tokens": index + 1 } }))
@@ -68,7 +70,15 @@ async fn complete(State(server): State<Arc<StandIn>>, Json(request): Json<Value>
 }
 
 async fn models(State(server): State<Arc<StandIn>>) -> Json<Value> {
-    Json(json!({ "data": [{ "id": "other", "max_model_len": 1 }, { "id": "agent", "max_model_len": server.context }] }))
+    let served = match server.gives {
+        Gives::TokensOfAdapter => {
+            json!([{ "id": "base", "max_model_len": server.context }, { "id": "agent", "parent": "base" }])
+        }
+        Gives::Tokens | Gives::TextAlone => json!([{ "id": "agent", "max_model_len": server.context }]),
+    };
+    let other = json!([{ "id": "other", "max_model_len": 1 }]);
+    let data: Vec<_> = [other, served].iter().flat_map(|list| list.as_array().cloned().unwrap_or_default()).collect();
+    Json(json!({ "data": data }))
 }
 
 /// An agent on the stand-in.
@@ -307,12 +317,15 @@ async fn a_conversation_beyond_the_context_is_refused_before_the_engine_is_asked
     assert!(agent.prompts().is_empty());
 }
 
+#[rstest]
+#[case(Gives::Tokens)]
+#[case(Gives::TokensOfAdapter)]
 #[tokio::test]
-async fn a_limit_on_tokens_is_what_the_context_leaves() {
+async fn a_limit_on_tokens_is_what_the_context_leaves(#[case] gives: Gives) {
     let free = agent(QWEN3, (Gives::Tokens, LONG), &["4"], |_| {}).await;
     free.run("2+2?").await;
     let context = u32::try_from(free.prompts()[0].len()).expect("prompts are short") + 7;
-    let agent = agent(QWEN3, (Gives::Tokens, context), &["4"], |_| {}).await;
+    let agent = agent(QWEN3, (gives, context), &["4"], |_| {}).await;
     assert_eq!(agent.run("2+2?").await["answer"], "4");
     let request = agent.server.requests.lock().expect("no test panics with the lock")[0].clone();
     assert_eq!(request["max_tokens"], 7);

@@ -24,7 +24,7 @@ pub use crate::check::Checkpoint;
 use crate::check::{Asked, Refusal};
 use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
 use crate::memory::{Estimate, Layout, Shape};
-pub use crate::vllm::features::{Features, Grammar, Speculation, Structured};
+pub use crate::vllm::features::{Features, Grammar, Lora, Speculation, Structured};
 
 /// Port of a server that takes Triton's place.
 pub const OWN_SERVER_PORT: u16 = 8000;

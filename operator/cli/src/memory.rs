@@ -9,7 +9,7 @@ use slipway_backends::{
     config_json::ConfigFigures,
     gpu,
     memory::{Estimate, GIB, Layout, estimate},
-    no_build::{self, Features, Grammar, Room, Speculation, Structured, Unbuilt, check_no_build},
+    no_build::{self, Features, Grammar, Lora, Room, Speculation, Structured, Unbuilt, check_no_build},
     tensorrt_llm,
 };
 use slipway_crds::{
@@ -216,6 +216,7 @@ fn features(of: &VllmFeatures) -> Features {
             },
             is_compact: of.compact,
         }),
+        lora: of.lora.as_ref().map(|of| Lora { folder: of.folder.clone(), rank: positive(of.rank) }),
     }
 }
 

@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             version: version.to_owned(),
             checkpoint: hash::bytes(b"checkpoint"),
             arguments: arguments_of(backend, version)?,
+            adapter: None,
         };
         no_build::run(&task(&order), &order, &parts)?;
     }

@@ -99,10 +99,12 @@ fn read_shape(
 ) -> Result<ModelShape, ShapeError> {
     const WEIGHTS: [&str; 5] = [".safetensors", ".bin", ".pt", ".pth", ".onnx"];
     let mut parameters = Parameters::default();
-    for (path, header) in headers.iter().filter(|(path, _)| is_loaded(path, headers)) {
+    let headers: BTreeMap<_, _> = headers.iter().filter(|(path, _)| !is_of_adapter(path)).collect();
+    for (path, header) in headers.iter().filter(|(path, _)| is_loaded(path, &headers)) {
         parameters.add_header(path, header)?;
     }
-    let is_weight = |file: &&SourceFile| WEIGHTS.iter().any(|end| file.path.ends_with(end));
+    let is_weight =
+        |file: &&SourceFile| WEIGHTS.iter().any(|end| file.path.ends_with(end)) && !is_of_adapter(&file.path);
     let weight_bytes = files.iter().filter(is_weight).map(|f| f.size).sum();
     shape::read(&config.ok_or(ShapeError::NoConfig)?, quant_config.as_deref(), &parameters, weight_bytes)
 }
@@ -110,12 +112,17 @@ fn read_shape(
 /// Whether a server loads a file of weights. Some repositories carry the same weights twice: Mistral's beside those of
 /// transformers as `consolidated.safetensors`, and gpt-oss's in the folder `original` (vllm-project/vllm,
 /// vllm/model_executor/model_loader/weight_utils.py, `filter_duplicate_safetensors_files`).
-fn is_loaded(path: &str, headers: &BTreeMap<String, Vec<u8>>) -> bool {
+fn is_loaded(path: &str, headers: &BTreeMap<&String, &Vec<u8>>) -> bool {
     let is_root = |path: &str| !path.contains('/');
     let is_second = |path: &str| path.starts_with("consolidated");
     let is_first_choice = |path: &str| is_root(path) && !is_second(path);
     let has_first_choice = headers.keys().any(|path| is_first_choice(path));
     !has_first_choice || is_first_choice(path)
+}
+
+/// Whether a file has the weights of an adapter, as PEFT calls it.
+fn is_of_adapter(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("adapter_model."))
 }
 
 #[cfg(test)]
@@ -139,6 +146,7 @@ mod tests {
         assert_eq!(parameters(&mistral), (8, 16));
         assert_eq!(parameters(&["model.safetensors", "original/model.safetensors"]), (4, 8));
         assert_eq!(parameters(&["consolidated.safetensors"]), (4, 8));
+        assert_eq!(parameters(&["unet/model.safetensors", "adapters/sql/adapter_model.safetensors"]), (4, 8));
         assert_eq!(parameters(&["unet/model.safetensors", "text_encoder/model.safetensors"]), (8, 16));
     }
 }

@@ -82,7 +82,9 @@ pub use tensorrt_llm::{
 };
 pub use tracing::Tracing;
 pub use upstream::{Checkpoint, Origin, Upstream, UpstreamApi};
-pub use vllm_features::{KvOffload, NgramSpeculation, StructuredOutputs, StructuredOutputsBackend, VllmFeatures};
+pub use vllm_features::{
+    KvOffload, LoraAdapter, NgramSpeculation, StructuredOutputs, StructuredOutputsBackend, VllmFeatures,
+};
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]

@@ -67,6 +67,9 @@ fn names_the_version_of_an_image(block: &str) -> Rule {
         .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm"),
     validation = Rule::new("self.backend == 'SGLang' || !has(self.sglang)")
         .message("engine.sglang has no effect with another backend: remove it").field_path(".sglang"),
+    validation = Rule::new("!has(self.vllm) || !has(self.vllm.lora) || (has(self.vllm.server) && self.vllm.server == 'OpenAI')")
+        .message("vLLM serves an adapter by its own server alone: add server: OpenAI to engine.vllm, or remove lora")
+        .field_path(".vllm.lora"),
     validation = names_the_version_of_an_image("tensorRTLLM"),
     validation = names_the_version_of_an_image("tensorRTLLMPyTorch"),
     validation = names_the_version_of_an_image("vllm"),

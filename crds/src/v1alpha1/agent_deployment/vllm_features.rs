@@ -18,6 +18,9 @@ pub struct VllmFeatures {
     /// How answers are held to a schema that a request names. Absent means what vLLM chooses for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_outputs: Option<StructuredOutputs>,
+    /// An adapter that answers in place of the model alone. Absent means none. It requires `server: OpenAI`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraAdapter>,
 }
 
 impl VllmFeatures {
@@ -62,6 +65,22 @@ pub struct StructuredOutputs {
     /// Whether JSON is written without spaces between its parts. Only XGrammar and Guidance can.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compact: bool,
+}
+
+/// An adapter of LoRA, which lies in a folder of the checkpoint as PEFT writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoraAdapter {
+    /// Folder of the checkpoint, such as `adapters/sql`, with adapter_config.json and the adapter's weights. It is
+    /// fetched with the checkpoint, and a part of its digest.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
+    )]
+    pub folder: String,
+    /// Rank of the adapter: `r` of its adapter_config.json.
+    #[schemars(range(min = 1, max = 512))]
+    pub rank: i32,
 }
 
 /// What knows which tokens may come next.

@@ -13,8 +13,8 @@ class Completions(BaseHTTPRequestHandler):
     """Health and completions."""
 
     protocol_version = "HTTP/1.1"
-    model: str | None = ""
-    """Its name in requests; where it is none, any will do."""
+    models: list[str] | None = None
+    """Its names in requests; where there is none, any will do."""
     batch: AbstractContextManager = nullcontext()
     """What a request waits for until it is in the batch; an engine's limit, if it has one."""
 
@@ -35,7 +35,7 @@ class Completions(BaseHTTPRequestHandler):
     def do_POST(self):
         """Answers with a completion: as one, or as a stream with an event a token."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.path != "/v1/completions" or body["model"] != (self.model or body["model"]):
+        if self.path != "/v1/completions" or body["model"] not in (self.models or [body["model"]]):
             message = f"The model `{body.get('model')}` does not exist."
             self._answer(404, json.dumps({"error": {"message": message, "code": 404}}).encode())
             return
@@ -80,8 +80,8 @@ class Completions(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def serve(handler: type[Completions], model: str | None, host: str, port: int, batch: int | None = None) -> None:
-    """Serves a model until it is ended, by one name or by any, and so many requests at once or any number."""
-    handler.model = model
+def serve(handler: type[Completions], models: list[str] | None, host: str, port: int, batch: int | None = None) -> None:
+    """Serves a model until it is ended, by its names or by any, and so many requests at once or any number."""
+    handler.models = models
     handler.batch = threading.Semaphore(batch) if batch else nullcontext()
     ThreadingHTTPServer((host, port), handler).serve_forever()

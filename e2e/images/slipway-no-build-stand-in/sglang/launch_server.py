@@ -63,7 +63,7 @@ def main():
     options = arguments()
     check_checkpoint(options.model_path)
     print(f"stand-in for sglang.launch_server: {json.dumps(vars(options), sort_keys=True)}", flush=True)
-    serve(Server, options.served_model_name, options.host, int(options.port))
+    serve(Server, [options.served_model_name], options.host, int(options.port))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use serde_json::json;
 use slipway_vocabulary::serving::Server;
 
 use super::*;
@@ -91,6 +92,7 @@ fn features_of_vllm_are_told_to_both_of_its_servers_in_their_own_form() {
         speculation: Some(Speculation { tokens: 4, min_match: 2, max_match: 4 }),
         offload_gib: Some(8),
         structured: Some(Structured { grammar: Grammar::Guidance, is_compact: false }),
+        lora: None,
     };
     let own = Request { features, ..request(NoBuildBackend::VLLMOpenAI, "0.25.0") };
     assert_eq!(
@@ -110,6 +112,32 @@ fn features_of_vllm_are_told_to_both_of_its_servers_in_their_own_form() {
         arguments(&contradicted).unwrap_err().to_string(),
         "engine.vllm.extraArgs[0]: speculative_config.method=eagle contradicts speculative_config.method=\"ngram\": change the \
          field or the element that sets it, and remove this one"
+    );
+}
+
+#[rstest]
+#[case(1, 8)]
+#[case(16, 16)]
+#[case(300, 512)]
+fn an_adapter_answers_by_the_name_of_the_model(#[case] rank: u32, #[case] max_rank: u32) {
+    let features = Features { lora: Some(Lora { folder: "adapters/sql".into(), rank }), ..Features::default() };
+    let request = Request { features, ..request(NoBuildBackend::VLLMOpenAI, "0.25.0") };
+    let options = ["served-model-name", "enable-lora", "max-loras", "max-lora-rank", "lora-modules"];
+    assert_eq!(
+        options.map(|name| told(&request, name).unwrap()),
+        [
+            json!("agent-base"),
+            json!(true),
+            json!(1),
+            json!(max_rank),
+            json!([r#"{"name":"agent","path":"/slipway/engine/checkpoint/adapters/sql"}"#]),
+        ]
+    );
+    let contradicted = Request { extra: vec!["max_loras=4".into()], ..request };
+    assert_eq!(
+        arguments(&contradicted).unwrap_err().to_string(),
+        "engine.vllm.extraArgs[0]: max_loras=4 contradicts max_loras=1: change the field or the element that sets it, and \
+         remove this one"
     );
 }
 

@@ -93,7 +93,7 @@ fn own_refusals(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
         (false, false) => iteration(asked, unbuilt),
         (true, _) => None,
     };
-    let features = features::refusals(asked, unbuilt.features, unbuilt.host_memory);
+    let features = features::refusals(asked, &unbuilt.features, unbuilt.host_memory);
     chunks.into_iter().chain(tokens(asked, "vLLM")).chain(loading(asked, unbuilt)).chain(features).collect()
 }
 
@@ -145,7 +145,7 @@ fn typed(request: &Request) -> Map<String, Value> {
     if release::logs_requests(&request.version) {
         arguments.insert("disable_log_requests".to_owned(), true.into());
     }
-    features::add(request.features, &mut arguments);
+    features::add(&request.features, &mut arguments);
     arguments
 }
 

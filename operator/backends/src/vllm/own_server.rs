@@ -39,7 +39,14 @@ pub fn arguments(request: &Request) -> Result<Map<String, Value>, ArgumentError>
     let mut typed = typed(request);
     // Unlike Triton's backend, the server would take sampling parameters from the checkpoint.
     typed.insert("generation_config".to_owned(), "vllm".into());
-    request.merged(typed, &RESERVED).map(|arguments| options(arguments, &request.model))
+    let mut model = request.model.clone();
+    if let Some(lora) = &request.features.lora {
+        // Whoever asks for the model is answered by the adapter.
+        let (of_adapter, base) = lora.options(&model, &request.checkpoint);
+        typed.extend(of_adapter);
+        model = base;
+    }
+    request.merged(typed, &RESERVED).map(|arguments| options(arguments, &model))
 }
 
 fn options(arguments: Map<String, Value>, model: &str) -> Map<String, Value> {

@@ -2,7 +2,7 @@
 
 use slipway_backends::{
     formats::{Dtype, Parallelism},
-    no_build::{ArgumentError, Features, Grammar, Request, Speculation, Structured, arguments},
+    no_build::{ArgumentError, Features, Grammar, Lora, Request, Speculation, Structured, arguments},
 };
 use slipway_crds::v1alpha1::{
     EngineSpec,
@@ -72,6 +72,11 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
         version: of.version.clone(),
         checkpoint: build.source_digest.parse::<Digest>().map_err(OrderError::SourceDigest)?,
         arguments: arguments(&request).map_err(OrderError::Argument)?,
+        adapter: of
+            .features
+            .lora
+            .as_ref()
+            .map(|lora| contract::Adapter { folder: lora.folder.clone(), rank: positive(lora.rank) }),
     })
 }
 
@@ -92,6 +97,7 @@ pub fn features(of: &VllmFeatures) -> Features {
             },
             is_compact: of.compact,
         }),
+        lora: of.lora.as_ref().map(|of| Lora { folder: of.folder.clone(), rank: positive(of.rank) }),
     }
 }
 

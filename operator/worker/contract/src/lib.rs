@@ -31,7 +31,7 @@ pub use crate::{
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
     model_uri::{Compression, ModelUri, UriError},
-    no_build::NoBuild,
+    no_build::{Adapter, NoBuild},
     profile::{
         AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MOST_WALKED, MeasureSettings, OptimizeFor,
         OtherEngine, ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,

@@ -16,4 +16,17 @@ pub struct NoBuild {
     pub checkpoint: Digest,
     /// The text of the file with the engine's arguments.
     pub arguments: String,
+    /// The adapter that answers, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<Adapter>,
+}
+
+/// An adapter of LoRA in the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Adapter {
+    /// Its folder.
+    pub folder: String,
+    /// The rank that the engine is told.
+    pub rank: u32,
 }

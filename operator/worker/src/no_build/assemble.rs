@@ -8,7 +8,7 @@ use std::{
 };
 
 use slipway_backends::no_build::{self, OwnServer, Serving};
-use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, NoBuild, paths};
+use slipway_worker_contract::{Adapter, BuildTask, BuilderReport, FailureClass, NoBuild, paths};
 
 use crate::{
     failure::Classify,
@@ -19,6 +19,8 @@ use crate::{
     tree::{self, TreeError},
 };
 
+/// The file by which a folder is an adapter's.
+pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 /// Weights that engines load.
 const WEIGHTS: [&str; 3] = [".safetensors", ".bin", ".pt"];
 /// One of these turns text into tokens.
@@ -53,6 +55,29 @@ pub enum AssembleError {
         /// What it lacks.
         lacks: &'static str,
     },
+    /// The checkpoint lacks the adapter.
+    #[error(
+        "the checkpoint has no {folder}/{lacks}: engine.vllm.lora.folder names the folder that PEFT's save_pretrained() wrote"
+    )]
+    Adapter {
+        /// The folder of the order.
+        folder: String,
+        /// What it lacks.
+        lacks: &'static str,
+    },
+    /// The adapter has another rank.
+    #[error(
+        "engine.vllm.lora.rank is {ordered}, and r in {folder}/adapter_config.json is {}: write that one",
+        found.map_or("no number".to_owned(), |rank| rank.to_string())
+    )]
+    Rank {
+        /// The folder of the order.
+        folder: String,
+        /// The rank of the order.
+        ordered: u32,
+        /// The adapter's, where its file says it.
+        found: Option<u64>,
+    },
     /// The image's own configuration is not protobuf text.
     #[error("failed to read {}", path.display())]
     Configuration {
@@ -82,7 +107,7 @@ impl Classify for AssembleError {
     fn class(&self) -> FailureClass {
         match self {
             Self::NoBackend { .. } | Self::NoServer { .. } | Self::Configuration { .. } => FailureClass::ImageMismatch,
-            Self::Checkpoint { .. } => FailureClass::BadModel,
+            Self::Checkpoint { .. } | Self::Adapter { .. } | Self::Rank { .. } => FailureClass::BadModel,
             Self::List(_) | Self::File { .. } => FailureClass::Infrastructure,
         }
     }
@@ -109,6 +134,7 @@ pub struct Parts {
 /// [`AssembleError`]: the image lacks the backend, or the checkpoint what is served.
 pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), AssembleError> {
     check_checkpoint(&parts.checkpoint)?;
+    order.adapter.iter().try_for_each(|adapter| check_adapter(&parts.checkpoint, adapter))?;
     let backend = no_build::of(order.backend);
     let model = parts.output.join(paths::MODEL_REPOSITORY).join(&task.model);
     let missing = |path| AssembleError::NoBackend { path, name: backend.product, version: order.version.clone() };
@@ -141,7 +167,8 @@ pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), Assem
 
 fn check_checkpoint(folder: &Path) -> Result<(), AssembleError> {
     let files = tree::files(folder).map_err(AssembleError::List)?;
-    let ends = |end: &str| files.iter().any(|file| file.ends_with(end));
+    // An adapter's weights are no model's.
+    let ends = |end: &str| files.iter().any(|file| file.ends_with(end) && !file.contains("adapter_model."));
     let lacks = if !folder.join("config.json").is_file() {
         "no config.json"
     } else if !WEIGHTS.iter().any(|end| ends(end)) {
@@ -152,6 +179,23 @@ fn check_checkpoint(folder: &Path) -> Result<(), AssembleError> {
         return Ok(());
     };
     Err(AssembleError::Checkpoint { lacks })
+}
+
+/// What PEFT writes (huggingface/peft, src/peft/utils/constants.py: `CONFIG_NAME`, `SAFETENSORS_WEIGHTS_NAME`).
+fn check_adapter(checkpoint: &Path, Adapter { folder, rank }: &Adapter) -> Result<(), AssembleError> {
+    let path = |name: &str| checkpoint.join(folder).join(name);
+    for lacks in [ADAPTER_CONFIG, "adapter_model.safetensors"] {
+        if !path(lacks).is_file() {
+            return Err(AssembleError::Adapter { folder: folder.clone(), lacks });
+        }
+    }
+    let path = path(ADAPTER_CONFIG);
+    let text = fs::read(&path).map_err(|source| AssembleError::File { action: "read", path, source })?;
+    let found = serde_json::from_slice::<serde_json::Value>(&text).ok().and_then(|config| config.get("r")?.as_u64());
+    if found == Some(u64::from(*rank)) {
+        return Ok(());
+    }
+    Err(AssembleError::Rank { folder: folder.clone(), ordered: *rank, found })
 }
 
 /// Whether a file is there; the file itself if it is not.

@@ -16,7 +16,7 @@ use slipway_worker::{
     no_build::{self, Parts},
 };
 use slipway_worker_contract::{
-    BuildTask, EngineRef, FailureClass, Manifest, NoBuild, NoBuildBackend, ServeConfig, paths,
+    Adapter, BuildTask, EngineRef, FailureClass, Manifest, NoBuild, NoBuildBackend, ServeConfig, paths,
 };
 use tempfile::TempDir;
 
@@ -83,6 +83,10 @@ impl Bench {
     }
 
     fn assemble(&self, backend: NoBuildBackend) -> Result<BuildTask, no_build::AssembleError> {
+        self.assemble_order(order(backend))
+    }
+
+    fn assemble_order(&self, order: NoBuild) -> Result<BuildTask, no_build::AssembleError> {
         let parts = Parts {
             backends: self.path("backends"),
             llm_api: self.path("llmapi"),
@@ -90,7 +94,6 @@ impl Bench {
             checkpoint: self.checkpoint(),
             output: self.path("output"),
         };
-        let order = order(backend);
         let task = BuildTask {
             identity: "engine-1".into(),
             model: "agent".into(),
@@ -110,11 +113,41 @@ impl Bench {
 }
 
 fn order(backend: NoBuildBackend) -> NoBuild {
-    NoBuild { backend, version: "1.2.3".into(), checkpoint: hash::bytes(b"model"), arguments: ARGUMENTS.into() }
+    let checkpoint = hash::bytes(b"model");
+    NoBuild { backend, version: "1.2.3".into(), checkpoint, arguments: ARGUMENTS.into(), adapter: None }
 }
 
 fn inode(path: &Path) -> u64 {
     fs::metadata(path).unwrap().ino()
+}
+
+#[test]
+fn an_adapter_is_a_folder_of_the_checkpoint_that_peft_wrote() {
+    let bench = Bench::new();
+    let of_rank = |rank| NoBuild {
+        adapter: Some(Adapter { folder: "adapters/sql".into(), rank }),
+        ..order(NoBuildBackend::VLLMOpenAI)
+    };
+    let refusal = || {
+        let error = bench.assemble_order(of_rank(8)).unwrap_err();
+        (error.class(), error.to_string())
+    };
+    let told = |lacks: &str| {
+        let words = "engine.vllm.lora.folder names the folder that PEFT's save_pretrained() wrote";
+        (FailureClass::BadModel, format!("the checkpoint has no adapters/sql/{lacks}: {words}"))
+    };
+    assert_eq!(refusal(), told("adapter_config.json"));
+    let adapter = format!("store/{}/adapters/sql", paths::checkpoint_files(&hash::bytes(b"model")));
+    bench.write(&format!("{adapter}/adapter_config.json"), r#"{"r": 16}"#);
+    assert_eq!(refusal(), told("adapter_model.safetensors"));
+    bench.write(&format!("{adapter}/adapter_model.safetensors"), "adapter");
+    let told = "engine.vllm.lora.rank is 8, and r in adapters/sql/adapter_config.json is 16: write that one";
+    assert_eq!(refusal(), (FailureClass::BadModel, told.to_owned()));
+    let task = bench.assemble_order(of_rank(16)).unwrap();
+    let engine = bench.finish(&task).unwrap();
+    let artifact = bench.path("store").join(paths::engine(&engine));
+    let placed = artifact.join(paths::CHECKPOINT).join("adapters/sql/adapter_model.safetensors");
+    assert_eq!(fs::read_to_string(placed).unwrap(), "adapter");
 }
 
 #[rstest]

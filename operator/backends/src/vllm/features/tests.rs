@@ -13,7 +13,7 @@ const GUESSES: Speculation = Speculation { tokens: 4, min_match: 2, max_match: 4
 const COMPACT: Structured = Structured { grammar: Grammar::XGrammar, is_compact: true };
 
 fn all() -> Features {
-    Features { speculation: Some(GUESSES), offload_gib: Some(8), structured: Some(COMPACT) }
+    Features { speculation: Some(GUESSES), offload_gib: Some(8), structured: Some(COMPACT), lora: None }
 }
 
 fn of(version: &str) -> Asked {
@@ -37,15 +37,15 @@ fn of(version: &str) -> Asked {
 }
 
 fn messages(version: &str, features: Features, host_memory: Option<u64>) -> Vec<String> {
-    refusals(&of(version), features, host_memory).iter().map(ToString::to_string).collect()
+    refusals(&of(version), &features, host_memory).iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn features_are_arguments_of_the_engine_and_none_is_told_where_none_is_named() {
     let mut arguments = Map::new();
-    add(Features::default(), &mut arguments);
+    add(&Features::default(), &mut arguments);
     assert_eq!(arguments, Map::new());
-    add(all(), &mut arguments);
+    add(&all(), &mut arguments);
     assert_eq!(
         Value::Object(arguments),
         json!({
@@ -75,8 +75,13 @@ fn each_feature_that_a_version_does_not_know_names_the_first_that_does() {
         ]
     );
     let offload = Features { offload_gib: Some(8), ..Features::default() };
-    assert_eq!(messages("0.13.0", offload, None).len(), 1);
+    assert_eq!(messages("0.13.0", offload.clone(), None).len(), 1);
     assert_eq!(messages("0.15.1", offload, None).len(), 0);
+    let lora = Features { lora: Some(Lora { folder: "adapter".into(), rank: 8 }), ..Features::default() };
+    assert_eq!(
+        messages("0.10.1", lora, None),
+        ["engine.vllm.lora: vLLM 0.10.1 does not know it: use a version from 0.11.0 on, or remove it"]
+    );
 }
 
 #[rstest]

@@ -256,6 +256,7 @@ vllm:
   ngramSpeculation: {tokens: 4}
   kvOffload: {hostMemoryGib: 8}
   structuredOutputs: {backend: XGrammar, compact: true}
+  lora: {folder: adapters/sql, rank: 16}
 ";
     let name = |cluster: &Cluster| cluster.engines.keys().next().cloned().expect("an engine");
     let plain = h100("{backend: VLLM, vllm: {version: 0.25.0, server: OpenAI, maxSeqLen: 8192}}").resolved().fetched();
@@ -272,6 +273,8 @@ vllm:
             &json!(r#"{"backend":"xgrammar","disable_any_whitespace":true}"#),
         )
     );
+    let module = r#"{"name":"agent","path":"/slipway/engine/checkpoint/adapters/sql"}"#;
+    assert_eq!((&told["served-model-name"], &told["lora-modules"]), (&json!("agent-base"), &json!([module])));
     let small = h100(FEATURES).edited(|spec| {
         spec.serving.triton_resources.limits.insert("memory".to_owned(), "8Gi".to_owned());
     });

@@ -49,3 +49,15 @@ fn pods_that_refuse_runs_make_no_wrong_share() {
     trial.serve(60 * 60, EQUAL);
     assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
 }
+
+/// A gateway that is wrong shows as soon as no pod is full.
+#[test]
+fn a_wrong_share_is_seen_in_windows_in_which_no_pod_refuses_runs() {
+    let mut trial = trial();
+    (trial.astray, trial.room) = (-20, EQUAL.runs / 5);
+    trial.serve(10 * 60, EQUAL);
+    assert_ne!(trial.rollout().reason.as_deref(), Some("TrafficSplitMismatch"), "{:?}", trial.rollout());
+    trial.room = u64::MAX;
+    trial.serve(10 * 60, EQUAL);
+    assert_eq!(verdict(&trial), (Some(RolloutVerdict::Hold), Some("TrafficSplitMismatch".to_owned())));
+}
