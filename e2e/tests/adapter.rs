@@ -1,6 +1,6 @@
-//! An adapter of LoRA, a folder of the checkpoint: a wrong folder is a condition, and the adapter answers in place of the
-//! model. Served by a STAND-IN for vLLM's own server (`e2e/images/slipway-no-build-stand-in`), which answers to the names
-//! that vLLM would: nothing here ran vLLM or a GPU.
+//! An adapter of LoRA, a folder of the checkpoint: a wrong folder is a condition, and the adapter answers in place of
+//! the model. Served by a STAND-IN for vLLM's own server (`e2e/images/slipway-no-build-stand-in`), which answers to the
+//! names that vLLM would: nothing here ran vLLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
