@@ -8,14 +8,8 @@
 set -euo pipefail
 shopt -s inherit_errexit
 
-# shellcheck source=lib/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
-# shellcheck source=lib/node.sh
-source "$GPU_SCRIPTS/lib/node.sh"
-# shellcheck source=../demo/agent.sh
-source "$REPOSITORY/e2e/demo/agent.sh"
 # shellcheck source=lib/rollout.sh
-source "$GPU_SCRIPTS/lib/rollout.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib/rollout.sh"
 
 export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20}
 readonly HELD_SECONDS=${SLIPWAY_HELD_SECONDS:-240}
@@ -116,9 +110,7 @@ main() {
   is_rehearsal || die "it needs a node without a GPU: gather the parts with SLIPWAY_GPU_SERVERS=stand-in"
   name_tools
   look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
-  step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"
-  step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
-  step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+  prepare_namespace
   open_step "deploy the agent" "$look" deploy_agent
   step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
   open_step "a canary on a hot GPU" "$look" hot_gpu

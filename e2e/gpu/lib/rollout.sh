@@ -1,5 +1,19 @@
 # shellcheck shell=bash
-# Users who never pause, and rollouts of their agent. Sourced after ../../demo/agent.sh.
+# Users who never pause, and rollouts of their agent. Sourced by the scripts that show them.
+
+# shellcheck source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=node.sh
+source "$GPU_SCRIPTS/lib/node.sh"
+# shellcheck source=../../demo/agent.sh
+source "$REPOSITORY/e2e/demo/agent.sh"
+
+# A gateway, and what the agent asks.
+prepare_namespace() {
+  step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"
+  step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
+  step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+}
 
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
 
