@@ -8,7 +8,7 @@ use crate::{
     failure::Classify,
     source::{
         Access, SourceError, Survey, archive, folder,
-        listing::{SourceFile, source_digest, tokenizer_digest},
+        listing::{SourceFile, is_of_adapter, source_digest, tokenizer_digest},
         remote,
         shape::{self, Parameters, ShapeError},
     },
@@ -118,11 +118,6 @@ fn is_loaded(path: &str, headers: &BTreeMap<&String, &Vec<u8>>) -> bool {
     let is_first_choice = |path: &str| is_root(path) && !is_second(path);
     let has_first_choice = headers.keys().any(|path| is_first_choice(path));
     !has_first_choice || is_first_choice(path)
-}
-
-/// Whether a file has the weights of an adapter, as PEFT calls it.
-fn is_of_adapter(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|name| name.starts_with("adapter_model."))
 }
 
 #[cfg(test)]

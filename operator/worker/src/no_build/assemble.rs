@@ -16,11 +16,12 @@ use crate::{
         CONFIG_FILE,
         text_format::{self, Field, SyntaxError, Value},
     },
+    source::listing::is_of_adapter,
     tree::{self, TreeError},
 };
 
-/// The file by which a folder is an adapter's.
-pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
+/// What PEFT says of an adapter (huggingface/peft, src/peft/utils/constants.py: `CONFIG_NAME`).
+const ADAPTER_CONFIG: &str = "adapter_config.json";
 /// Weights that engines load.
 const WEIGHTS: [&str; 3] = [".safetensors", ".bin", ".pt"];
 /// One of these turns text into tokens.
@@ -167,8 +168,7 @@ pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), Assem
 
 fn check_checkpoint(folder: &Path) -> Result<(), AssembleError> {
     let files = tree::files(folder).map_err(AssembleError::List)?;
-    // An adapter's weights are no model's.
-    let ends = |end: &str| files.iter().any(|file| file.ends_with(end) && !file.contains("adapter_model."));
+    let ends = |end: &str| files.iter().any(|file| file.ends_with(end) && !is_of_adapter(file));
     let lacks = if !folder.join("config.json").is_file() {
         "no config.json"
     } else if !WEIGHTS.iter().any(|end| ends(end)) {
@@ -181,7 +181,7 @@ fn check_checkpoint(folder: &Path) -> Result<(), AssembleError> {
     Err(AssembleError::Checkpoint { lacks })
 }
 
-/// What PEFT writes (huggingface/peft, src/peft/utils/constants.py: `CONFIG_NAME`, `SAFETENSORS_WEIGHTS_NAME`).
+/// Whether the adapter is there as PEFT writes it, with the rank that the engine is told.
 fn check_adapter(checkpoint: &Path, Adapter { folder, rank }: &Adapter) -> Result<(), AssembleError> {
     let path = |name: &str| checkpoint.join(folder).join(name);
     for lacks in [ADAPTER_CONFIG, "adapter_model.safetensors"] {

@@ -58,6 +58,12 @@ pub fn is_wanted(path: &str, has_safetensors: bool) -> bool {
     !superfluous
 }
 
+/// Says whether a file has the weights of an adapter (huggingface/peft, src/peft/utils/constants.py:
+/// `SAFETENSORS_WEIGHTS_NAME`, `WEIGHTS_NAME`). They count for no model.
+pub fn is_of_adapter(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("adapter_model."))
+}
+
 /// Returns the first folder of all paths if they share one and none lies outside it: `tar czf m.tgz model/`.
 pub fn common_folder<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = paths.next()?.split_once('/')?.0;
