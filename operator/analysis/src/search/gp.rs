@@ -19,8 +19,10 @@ pub(super) use self::glance::Glance;
 const ARM_SCALES: [(f64, f64); 3] = [(0.5, 0.25), (1.0, 0.5), (2.0, 0.25)];
 /// Factors on the curve over load that arms share, and their prior odds.
 const LEVEL_SCALES: [(f64, f64); 3] = [(0.5, 0.3), (1.0, 0.4), (2.0, 0.3)];
+/// The largest standard deviation of a cell's own deviation, in natural logarithms.
+pub(super) const MOST_NUGGET: f64 = 0.12;
 /// Standard deviations of a cell's own deviation, in natural logarithms.
-const NUGGETS: [f64; 3] = [0.01, 0.04, 0.12];
+const NUGGETS: [f64; 3] = [0.01, 0.04, MOST_NUGGET];
 /// Those of a coarse fit.
 const COARSE_NUGGETS: [f64; 2] = [0.02, 0.08];
 /// Relevances of a named axis, and their prior odds: names that gave alike say little about the next one.

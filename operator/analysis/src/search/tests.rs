@@ -1,5 +1,6 @@
 mod categories;
 mod columns;
+mod rungs;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;

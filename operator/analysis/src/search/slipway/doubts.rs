@@ -2,16 +2,20 @@
 //!
 //! A smooth law that was fitted to a dozen runs is too sure in two places. Past a limit queues and errors grow out of
 //! proportion, so a run far beyond says little of the level next to the choice. Where an arm was run only beyond its
-//! limits on one side of it, that level is run rather than inferred. An axis may have no prior, or only prior columns
-//! that the runs contradict. There the surrogate knows nothing but the values that were run: each of its few values
-//! gets a run before the search ends. What has only missed gets one at a load that it may bear. That nothing is
-//! feasible is never taken from prior columns alone.
+//! limits on one side of it, that level is run rather than inferred. So is a level that promises a gain once its own
+//! deviation is taken for as large as any. So is a better one above all that were run.
+//!
+//! An axis may have no prior, or only prior columns that the runs contradict. There the surrogate knows nothing but the
+//! values that were run: each of its few values gets a run before the search ends. What has only missed gets one at a
+//! load that it may bear. That nothing is feasible is never taken from prior columns alone.
 //!
 //! Figures that are sampled of a device follow no smooth law: like cells differ by a third. So a limit on one rules a
 //! cell out only after a run of its value at its level.
 
 use std::collections::BTreeSet;
 
+use super::super::gp::MOST_NUGGET;
+use super::super::ledger::Candidate;
 use super::super::model::Contradicted;
 use super::super::surrogate::Surrogate;
 use super::super::{Cell, Proposal, Purpose};
@@ -20,6 +24,11 @@ use crate::slo::ERRORS_TO_BOUND;
 
 /// A level beside the choice is run when it is feasible with this chance.
 const LIKELY: f64 = 0.3;
+/// What a level beside the choice may have of its own, whatever the runs say. A standard deviation in natural
+/// logarithms, the largest that a fit allows a cell.
+const OWN: f64 = MOST_NUGGET;
+/// A better level above all runs of the choice's arm is left when it is feasible with less than this chance.
+const UNLIKELY: f64 = 0.001;
 /// A sampled limit that is met with this chance rules nothing out.
 const SURE: f64 = 0.95;
 /// Values that an axis may have for each of them to be run once.
@@ -32,24 +41,46 @@ impl Slipway {
     pub(super) fn doubt(&self, surrogate: &Surrogate<'_>, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
         let contradicted = view.incumbent.map_or(Contradicted::Yes, |_| surrogate.contradicts_prior());
         let untold = self.model.untold(contradicted);
-        self.beside_the_best(view, scored)
+        self.beside_the_best(surrogate, view, scored)
             .or_else(|| self.unseen_value(view, scored, untold))
             .or_else(|| self.only_missed(view, scored, untold))
             .or_else(|| self.unsampled(view, scored))
     }
 
-    fn beside_the_best(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+    fn beside_the_best(&self, surrogate: &Surrogate<'_>, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
         let best = view.incumbent?;
         let levels = &self.space.arms[best.cell.arm].levels;
         let below = levels[..best.cell.level].iter().rposition(|exists| *exists);
         let above = levels[best.cell.level + 1..].iter().position(|exists| *exists).map(|k| best.cell.level + 1 + k);
         let beside = |s: &&Scored| s.cell.arm == best.cell.arm && [below, above].contains(&Some(s.cell.level));
-        let is_unknown =
-            |s: &&Scored| s.score.feasible >= LIKELY && view.ledger.only_misses_beyond(best.cell, s.cell.level);
+        let is_unknown = |s: &&Scored| {
+            s.score.feasible >= LIKELY && view.ledger.only_misses_beyond(best.cell, s.cell.level)
+                || self.may_surprise(surrogate, view, s.cell)
+                || self.is_next_rung(view, best, s)
+        };
         let next = scored.iter().filter(beside).filter(is_unknown).find(|s| self.fits(view, s.cell))?;
         let percent = 100.0 * next.score.feasible;
         let reason = format!("next to the best, feasible with {percent:.0} %");
         Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
+    }
+
+    /// Whether a cell promises a gain when its own deviation is taken for at least [`OWN`] in every metric.
+    fn may_surprise(&self, surrogate: &Surrogate<'_>, view: &View<'_>, cell: Cell) -> bool {
+        let doubted = surrogate.at(&[cell]).pop().map(|mut belief| {
+            belief.metrics.iter_mut().for_each(|metric| metric.own.variance = metric.own.variance.max(OWN * OWN));
+            belief
+        });
+        let monotone = view.ledger.monotone(&self.model.kernel, cell);
+        doubted.is_some_and(|belief| self.scorer(view).score(&belief).gain * monotone >= self.settings.stop_gain)
+    }
+
+    /// Whether a cell is above all runs of the best's arm, expected to be better, and not ruled out.
+    fn is_next_rung(&self, view: &View<'_>, best: Candidate, s: &Scored) -> bool {
+        let is_beyond = |run: Cell| run.arm == best.cell.arm && run.level > best.cell.level;
+        s.cell.level > best.cell.level
+            && !view.ledger.run_cells().any(is_beyond)
+            && s.score.objective > best.objective + self.settings.stop_gain
+            && s.score.feasible >= UNLIKELY
     }
 
     /// The best cell with a value that no run has, on one of some axes. Of an axis with a rule of thumb two values are

@@ -111,7 +111,7 @@ impl Slipway {
         self.cells(view, arms, |cells| surrogate.at(cells), |belief| scorer.score(belief))
     }
 
-    fn scorer(&self, view: &View<'_>) -> Scorer {
+    pub(super) fn scorer(&self, view: &View<'_>) -> Scorer {
         Scorer::new(&self.space, |metric| self.model.links[metric].floor, view.incumbent.map(|c| c.objective))
     }
 

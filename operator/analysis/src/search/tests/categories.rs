@@ -106,9 +106,9 @@ fn nothing_is_called_infeasible_while_a_value_has_no_run_at_a_level() {
     assert!(measurements.len() < 48, "{} runs", measurements.len());
 }
 
-/// Runs of a search before limits on sampled figures were known to it.
+/// Runs of a search before limits on sampled figures were known to it, and the level next to the choice.
 #[rstest]
-#[case::of_nine(9.0, &[(11, 3), (11, 5), (11, 2), (11, 1), (9, 2), (9, 3), (10, 3), (7, 3), (10, 3)])]
+#[case::of_nine(9.0, &[(11, 3), (11, 5), (11, 2), (11, 1), (9, 2), (9, 3), (10, 3), (7, 3), (10, 4), (10, 3)])]
 #[case::of_fourteen(14.0, &[
     (11, 3), (11, 1), (11, 0), (9, 0), (3, 0), (10, 0), (10, 1), (10, 5), (10, 2), (9, 2), (4, 2), (4, 1), (10, 1),
 ])]
