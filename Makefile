@@ -115,8 +115,9 @@ test-charts: ## Render the operator's chart with the values of earlier charts, a
 	e2e/charts/test.sh
 
 .PHONY: test-gpu-labels
-test-gpu-labels: ## Hold the labels that the scripts give a GPU node to those of GPU feature discovery. Needs no GPU.
+test-gpu-labels: ## Hold the labels that the scripts give a GPU node to those of GPU feature discovery, and test the GPUs of rehearsals. Needs no GPU.
 	e2e/gpu/test-labels.sh
+	e2e/gpu/stand_in/test_gpus.py
 
 .PHONY: test-argocd
 test-argocd: ## Run the health checks and actions of Argo CD in its interpreter, on what the operator writes.

@@ -38,7 +38,8 @@ def uuid_of(profile: str) -> str:
 
 def configure(profile: Path, folder: Path, count: int) -> None:
     text = profile.read_text()
-    if not 1 <= count <= (most := len(cut(text)[1])):
+    most = len(cut(text)[1])
+    if not 1 <= count <= most:
         sys.exit(f"SLIPWAY_REHEARSED_GPUS is {count}: write 1 to {most}")
     of_each = [with_gpus(text, range(index, index + 1)) for index in range(count)]
     for name, content in [("all", with_gpus(text, range(count))), *[(uuid_of(one), one) for one in of_each]]:
