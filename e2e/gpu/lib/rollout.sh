@@ -1,5 +1,7 @@
 # shellcheck shell=bash
 # Users who never pause, and rollouts of their agent. Sourced by the scripts that show them.
+#
+#   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 1800)
 
 # shellcheck source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -7,12 +9,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source "$GPU_SCRIPTS/lib/node.sh"
 # shellcheck source=../../demo/agent.sh
 source "$REPOSITORY/e2e/demo/agent.sh"
+# shellcheck source=keep.sh
+source "$(dirname "${BASH_SOURCE[0]}")/keep.sh"
 
 # A gateway, and what the agent asks.
 prepare_namespace() {
   step "gateway" "$(kubectl_line) -n gateway describe pods" "$REPOSITORY/e2e/tools/traefik/install.sh" --name "$CLUSTER"
   step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+  keep_what_pods_leave
 }
 
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
@@ -38,14 +43,19 @@ kill_operator() {
     --force
 }
 
-# Every line with a change of weight or verdict, until the rollout is over.
+watch_verdicts() {
+  timeout "${SLIPWAY_VERDICT_SECONDS:-1800}" "${SLIPWAY[@]}" --kubeconfig "$KUBECONFIG_FILE" --namespace "$NAMESPACE" \
+    rollout facts-agent --watch
+}
+
+# Every line with a change of weight or verdict, until the rollout is over or has had its time.
 watch_rollout() {
   local serving=$1 begun=$SECONDS
   in_namespace wait agd/facts-agent --for='jsonpath={.status.rollout.weight}=20' --timeout=12m
   printf 'the canary gets traffic %d s after the change\n' "$(seconds_since "$begun")"
   begun=$SECONDS
   kill_operator
-  run_slipway rollout facts-agent --watch
+  watch_verdicts || printf 'no verdict\n'
   printf 'over %d s after its first traffic; %s served before, %s serves now\n' \
     "$(seconds_since "$begun")" "$serving" "$(status_of rollout.stable)"
 }
