@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use slipway_analysis::{
     search::{Cell, Constraint, Role},
-    slo::Bound,
+    slo::{Bound, quantile},
 };
+use slipway_vocabulary::evidence::Quantile;
 
 use crate::replay::{Problem, Row};
 
@@ -26,8 +27,8 @@ pub fn of_repeats(mut problem: Problem, role: Role) -> Problem {
     let before = problem.clone();
     for cells in repeats.values() {
         let measured: Vec<&Vec<f64>> = cells.iter().filter_map(|cell| before.row(*cell)?.values.as_ref()).collect();
-        let medians: Vec<f64> =
-            (0..before.space.metrics.len()).map(|metric| median(measured.iter().map(|row| row[metric]))).collect();
+        let median = |metric: usize| quantile(&sorted(measured.iter().map(|row| row[metric])), Quantile::P50);
+        let Some(medians) = (0..before.space.metrics.len()).map(median).collect::<Option<Vec<f64>>>() else { continue };
         for cell in cells {
             let row: Option<&mut Row> = problem.rows[cell.arm][cell.level].as_mut();
             if let Some(values) = row.and_then(|row| row.values.as_mut()) {
@@ -44,9 +45,7 @@ pub fn of_repeats(mut problem: Problem, role: Role) -> Problem {
 fn moved(limit: &Constraint, before: &Problem, after: &Problem) -> Constraint {
     let column = |problem: &Problem| -> Vec<f64> {
         let rows = problem.rows.iter().flatten().flatten().filter_map(|row| row.values.as_ref());
-        let mut values: Vec<f64> = rows.map(|values| values[limit.metric]).collect();
-        values.sort_by(f64::total_cmp);
-        values
+        sorted(rows.map(|values| values[limit.metric]))
     };
     let (old, new) = (column(before), column(after));
     let is_sampled = before.space.metrics[limit.metric].kind.is_sampled();
@@ -58,11 +57,10 @@ fn moved(limit: &Constraint, before: &Problem, after: &Problem) -> Constraint {
     Constraint { bound, ..*limit }
 }
 
-/// The middle value, or the lower of two; NaN of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    values
 }
 
 #[cfg(test)]
