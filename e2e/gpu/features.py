@@ -30,12 +30,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+from adapter import RANK, write_adapter
 from behind_runtime import MODEL, NotReady, start_vllm
 from token_exact import counter
 
-RANK = 8
 ADAPTER = "adapter"
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
 OFFLOADED_GIB = 8
 # Blocks of 16 tokens on the GPU, where offload must be seen: one sequence of 4,096 tokens and little more.
 FEW_BLOCKS = 300
@@ -77,32 +76,6 @@ def write_checkpoint(config: Path, folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end}))
-
-
-def write_adapter(config: Path, folder: Path) -> None:
-    """A LoRA adapter of random weights for every attention, as PEFT writes it."""
-    import torch
-    from safetensors.torch import save_file
-
-    shape = json.loads(config.read_text())
-    hidden = shape["hidden_size"]
-    width = shape.get("head_dim") or hidden // shape["num_attention_heads"]
-    queries, keys = width * shape["num_attention_heads"], width * shape["num_key_value_heads"]
-    sizes = {"q_proj": (hidden, queries), "k_proj": (hidden, keys), "v_proj": (hidden, keys),
-             "o_proj": (queries, hidden)}
-    generator = torch.Generator().manual_seed(1)
-    tensors = {}
-    for layer in range(shape["num_hidden_layers"]):
-        for target, (read, written) in sizes.items():
-            name = f"base_model.model.model.layers.{layer}.self_attn.{target}"
-            for part, size in (("lora_A", (RANK, read)), ("lora_B", (written, RANK))):
-                weights = torch.randn(size, generator=generator) * 0.02
-                tensors[f"{name}.{part}.weight"] = weights.to(torch.bfloat16)
-    folder.mkdir(exist_ok=True)
-    save_file(tensors, folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text(json.dumps({
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": MODEL, "r": RANK,
-        "lora_alpha": 2 * RANK, "lora_dropout": 0.0, "bias": "none", "target_modules": TARGETS}))
 
 
 def options(feature: str, adapter: Path) -> dict:

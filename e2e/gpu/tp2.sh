@@ -47,12 +47,10 @@ deploy_agent() {
   run_slipway status "$AGENT"
 }
 
-serving_pod() { in_namespace get pods --output name | grep --max-count 1 "^pod/$AGENT-[0-9a-f]*-"; }
-
 # What shows that both GPUs serve: the options that vLLM took, its ranks, and the memory that each GPU holds.
 show_server() {
   local pod
-  pod=$(serving_pod)
+  pod=$(serving_pod "$AGENT")
   in_namespace get "$pod" --output \
     'jsonpath={range .spec.initContainers[?(@.name=="triton")]}{.command}{"\n"}{.resources}{"\n"}{end}'
   in_namespace exec "$pod" --container triton -- \
@@ -65,7 +63,7 @@ show_server() {
 
 # What the pod's init container said of both GPUs.
 show_preflight() {
-  in_namespace get "$(serving_pod)" --output \
+  in_namespace get "$(serving_pod "$AGENT")" --output \
     'jsonpath={.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}'
   printf '\n'
 }

@@ -49,15 +49,10 @@ sys.exit(not whole)'
   run_slipway explain facts-agent
 }
 
-serving_pod() {
-  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --field-selector status.phase=Running \
-    --output name | grep --max-count 1 '^pod/facts-agent-[0-9a-f]*-'
-}
-
 # What the container with Triton is: its user, its GPU, the processes of model and watching program, and its log.
 show_server() {
   local pod
-  pod=$(serving_pod)
+  pod=$(serving_pod facts-agent)
   in_namespace get "$pod" --output \
     'jsonpath={range .spec.initContainers[?(@.name=="triton")]}{.command}{"\n"}{.resources}{"\n"}{end}'
   # shellcheck disable=SC2016 # the pod's shell expands it
@@ -75,7 +70,7 @@ metrics_of() { run_kubectl get --raw "/api/v1/namespaces/$NAMESPACE/pods/${1#pod
 # says of the same GPU.
 show_watched() {
   local pod
-  pod=$(serving_pod)
+  pod=$(serving_pod facts-agent)
   in_namespace get "$pod" --output \
     'jsonpath={.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}'
   printf '\n'

@@ -27,3 +27,9 @@ gpu_manifest() {
   product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
   manifest "$1" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "$(rehearsal_changes)" | sed "${2:-}"
 }
+
+# serving_pod AGENT: a pod of a revision, as pod/NAME.
+serving_pod() {
+  in_namespace get pods --selector "slipway.dev/agent-deployment=$1" --field-selector status.phase=Running \
+    --output name | grep --max-count 1 "^pod/$1-[0-9a-f]*-"
+}
