@@ -1,6 +1,6 @@
 """Shows, within vLLM's container, that the adapter answers in place of the model. vLLM lists it by the name of the
-agent's model, and it moves the log probabilities of the likeliest tokens, which a repetition does not. Fails where either
-is not so."""
+agent's model, and it moves the log probabilities of the likeliest tokens, which a repetition does not. Fails where
+either is not so."""
 
 import json
 import sys
