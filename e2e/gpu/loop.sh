@@ -6,14 +6,14 @@
 # Two pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
 #
 #   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20, of which a batch of 2 answers some 13)
-#   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 420)
+#   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
 set -euo pipefail
 shopt -s inherit_errexit
 
 # shellcheck source=lib/rollout.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/rollout.sh"
 
-export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20} SLIPWAY_VERDICT_SECONDS=${SLIPWAY_VERDICT_SECONDS:-420}
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20} SLIPWAY_VERDICT_SECONDS=${SLIPWAY_VERDICT_SECONDS:-600}
 readonly REPORT=$LOGS/facts-agent.html
 
 apply_changed() { gpu_manifest gpu-loop.yaml "${1:-}" | in_namespace apply -f -; }
