@@ -76,9 +76,15 @@ def line(row, results):
     n = len(results)
     back = [minute for verdict, minute, _ in results if verdict == "Rollback"]
     promoted = [minute for verdict, minute, _ in results if verdict == "Promote"]
-    reasons = collections.Counter(suspect(reason) for verdict, _, reason in results if verdict == "Rollback")
-    why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(3))
-    return f"| {row.name} | {row.gate} | {cell(back, n)} | {why or '-'} | {cell(promoted, n)} |"
+    why = reasons(reason for verdict, _, reason in results if verdict == "Rollback")
+    held = reasons(reason for verdict, _, reason in results if verdict not in ("Rollback", "Promote"))
+    return f"| {row.name} | {row.gate} | {cell(back, n)} | {why} | {cell(promoted, n)} | {held} |"
+
+
+def reasons(found):
+    """The most frequent reasons with their counts."""
+    counted = collections.Counter(suspect(reason) for reason in found)
+    return ", ".join(f"{reason} {count}" for reason, count in counted.most_common(3)) or "-"
 
 
 def main():
@@ -94,7 +100,7 @@ def main():
     unknown = [name for name in names if name not in rows]
     if unknown:
         parser.error(f"--rows: {', '.join(unknown)} is none of {', '.join(rows)}")
-    print("| row | gate | rolled back | reasons | promoted |\n|---|---|---|---|---|", flush=True)
+    print("| row | gate | rolled back | reasons | promoted | undecided |\n|---|---|---|---|---|---|", flush=True)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for name in names:
             row = rows[name]
