@@ -87,6 +87,16 @@ pub enum EvidenceError {
     NotAsked,
 }
 
+impl EvidenceError {
+    /// What is wrong with an answer that was read.
+    fn refused(&self) -> Option<Implausible> {
+        match self {
+            Self::Refuse(why) => Some(why.clone()),
+            Self::Ask(_) | Self::Receive(_) | Self::Read(_) | Self::Silent | Self::NotAsked => None,
+        }
+    }
+}
+
 /// What a look asks its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question<'a> {
@@ -306,6 +316,7 @@ impl Pods {
         let mut memory = Vec::new();
         for (AskedPod { revision, pod, node, is_leaving, is_ready, .. }, answer) in answers {
             let had_turn = !matches!(answer, Err(EvidenceError::NotAsked));
+            let refused = answer.as_ref().err().and_then(EvidenceError::refused);
             let (hour, kept) = answer.ok().map(|Answer { hour, kept }| (hour, kept)).unzip();
             let evidence = kept.flatten().map(|Received { evidence, memory: taken }| {
                 memory.push(taken);
@@ -321,7 +332,7 @@ impl Pods {
             // A canary is judged, and told that its pods were not asked.
             if has_windows || (question.windows.is_some() && question.has_canary) {
                 let was_asked = had_turn && has_windows;
-                let evidence = PodEvidence { pod, evidence, was_asked, broken, is_leaving, node };
+                let evidence = PodEvidence { pod, evidence, refused, was_asked, broken, is_leaving, node };
                 asked.windows.entry(revision).or_default().push(evidence);
             }
         }

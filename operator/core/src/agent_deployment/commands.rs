@@ -83,9 +83,9 @@ impl<'a> Commands<'a> {
         self.names(Command::Approve, self.rollout.approve.as_deref(), plan).is_some()
     }
 
-    /// Whether a plan takes over without further judgement.
-    pub fn promotes(self, plan: &str) -> bool {
-        self.names(Command::Promote, self.rollout.promote.as_deref(), plan).is_some()
+    /// What lets a plan take over without further judgement.
+    pub fn promotes(self, plan: &str) -> Option<Source> {
+        self.names(Command::Promote, self.rollout.promote.as_deref(), plan)
     }
 
     /// What rolls a plan back, or declines it.
@@ -153,7 +153,7 @@ mod tests {
         let expected = ["annotation slipway.dev/abort", "annotation slipway.dev/pause"].map(str::to_owned).map(Some);
         assert_eq!(told, expected);
         assert_eq!((commands.aborts("0123456789"), commands.pauses("0123456789")), (None, None));
-        assert_eq!((commands.promotes(PLAN), commands.approves(PLAN)), (false, false));
+        assert_eq!((commands.promotes(PLAN), commands.approves(PLAN)), (None, false));
     }
 
     #[test]

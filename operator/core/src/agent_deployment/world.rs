@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
-use slipway_vocabulary::evidence::Evidence;
+use slipway_vocabulary::evidence::{Evidence, Implausible};
 
 pub use self::data::{CalibrationView, DatasetView, LongestRun, PriorView, RecordedTraffic, WorkloadView};
 use crate::{
@@ -168,8 +168,10 @@ impl World {
 pub struct PodEvidence {
     /// Name of the pod.
     pub pod: String,
-    /// What it counted; absent if it did not answer.
+    /// What it counted; absent if it did not answer, or nothing that can be relied on.
     pub evidence: Option<Evidence>,
+    /// Why its answer was refused, if it was.
+    pub refused: Option<Implausible>,
     /// Whether it was asked. Where the operator had no turn for it, its silence says nothing.
     pub was_asked: bool,
     /// The errors of hardware that its GPUs have raised, in whatever window.

@@ -158,6 +158,7 @@ mod tests {
             PodEvidence {
                 pod: "support-a-0".to_owned(),
                 evidence: None,
+                refused: None,
                 was_asked: true,
                 broken: Vec::new(),
                 is_leaving: false,
@@ -166,6 +167,7 @@ mod tests {
             PodEvidence {
                 pod: "support-a-1".to_owned(),
                 evidence: Some(evidence.clone()),
+                refused: None,
                 was_asked: true,
                 broken: Vec::new(),
                 is_leaving: false,

@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::Verdict;
 use slipway_crds::{
-    commands::Command,
+    commands::{Command, Source},
     conditions::Reason,
     v1alpha1::agent_deployment::{RejectedPlan, RolloutStatus},
 };
@@ -136,11 +136,11 @@ impl Canary<'_> {
             self.rollout = judged.rollout;
             verdict = judged.verdict;
         }
-        let is_promoted = commands.promotes(&self.target.hash);
-        let told = if is_promoted || (verdict == Verdict::Promote && !self.is_held()) {
-            self.enter(self.schedule.len() + 1)
+        let promoted_by = commands.promotes(&self.target.hash);
+        let told = if promoted_by.is_some() || (verdict == Verdict::Promote && !self.is_held()) {
+            self.enter(self.schedule.len() + 1, promoted_by)
         } else if verdict == Verdict::Advance && self.may_advance() {
-            self.enter(self.step() + 1)
+            self.enter(self.step() + 1, None)
         } else {
             Parts::default()
         };
@@ -163,7 +163,8 @@ impl Canary<'_> {
         !self.is_held() && self.planned().is_some_and(|step| self.has_shares(step.weight))
     }
 
-    fn enter(&mut self, step: usize) -> Parts {
+    /// Goes on to a step: by a verdict, or because a person said so.
+    fn enter(&mut self, step: usize, promoted_by: Option<Source>) -> Parts {
         if step == self.step() {
             return Parts::default();
         }
@@ -174,7 +175,11 @@ impl Canary<'_> {
             }
             None => format!("it takes over with {} ready", counted_pods(self.needed())),
         };
-        let line = format!("plan {} passed at {} %: {next}", self.target.hash, self.weight());
+        let how = match promoted_by {
+            Some(source) => format!("is promoted by {source} at"),
+            None => "passed at".to_owned(),
+        };
+        let line = format!("plan {} {how} {} %: {next}", self.target.hash, self.weight());
         Parts::of_notes([Note::normal(Reason::RolloutAdvanced, line)])
     }
 

@@ -285,7 +285,7 @@ impl Canary<'_> {
         let had_baseline = self.baseline().is_some();
         let room = self.refused(scheduler);
         let Self { world, stable, target, .. } = *self;
-        let is_promoted = world.commands().promotes(&target.hash);
+        let is_promoted = world.commands().promotes(&target.hash).is_some();
         self.rollout = RolloutStatus {
             capacity: Some(room),
             ..from_the_start(world, stable, target, std::mem::take(&mut self.rollout))

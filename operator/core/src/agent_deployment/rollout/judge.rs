@@ -442,6 +442,7 @@ mod tests {
         PodEvidence {
             pod: "a-0".to_owned(),
             evidence,
+            refused: None,
             was_asked: true,
             broken: Vec::new(),
             is_leaving: false,

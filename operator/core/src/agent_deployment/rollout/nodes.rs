@@ -147,7 +147,7 @@ mod tests {
             windows: vec![Window { id: 7, metrics: Vec::new(), load: None, gpus }],
         };
         let (evidence, node) = (Some(evidence), Some("gpu-1".to_owned()));
-        PodEvidence { pod: name, evidence, was_asked: true, broken: Vec::new(), is_leaving: false, node }
+        PodEvidence { pod: name, evidence, refused: None, was_asked: true, broken: Vec::new(), is_leaving: false, node }
     }
 
     fn arm(prefix: &str, at_fault: &[bool]) -> Vec<PodEvidence> {

@@ -82,6 +82,18 @@ fn a_promoted_canary_takes_over_without_a_verdict() {
 }
 
 #[test]
+fn an_event_says_that_a_person_promoted_the_canary_and_not_that_it_passed() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    trial.events.clear();
+    let promoted = told(trial, Command::Promote, &canary);
+    let how = "is promoted by annotation slipway.dev/promote at 20 %";
+    let line = format!("RolloutAdvanced plan {canary} {how}: it takes over with 4 pods ready");
+    let advanced: Vec<&String> = promoted.events.iter().filter(|event| event.contains("takes over with")).collect();
+    assert_eq!(advanced, [&line]);
+}
+
+#[test]
 fn a_pause_holds_the_plan_that_it_names_and_the_next_one_goes_on() {
     let trial = trial();
     let canary = trial.cluster.canary();

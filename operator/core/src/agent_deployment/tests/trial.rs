@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::RolloutStatus};
 use slipway_vocabulary::{
-    evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id},
+    evidence::{Evidence, Histogram, Implausible, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id},
     telemetry::GpuWindow,
 };
 
@@ -50,6 +50,8 @@ pub(super) struct Trial {
     pub(super) counted: BTreeMap<String, Vec<Window>>,
     /// The revision whose pods do not answer when they are asked for what they counted.
     pub(super) silent: Option<String>,
+    /// Why what they say is refused, where they do answer.
+    pub(super) refused: Option<Implausible>,
     /// The revision whose pods the operator has no turn to ask.
     pub(super) unasked: Option<String>,
     /// A pod whose clock is late, and by how many windows.
@@ -106,6 +108,7 @@ impl Trial {
             cluster,
             counted: BTreeMap::new(),
             silent: None,
+            refused: None,
             unasked: None,
             late: None,
             gpus: BTreeMap::new(),
@@ -165,6 +168,7 @@ impl Trial {
                 let name = format!("{revision}-{pod}");
                 let is_heard = ![&self.silent, &self.unasked].contains(&&Some(revision.clone()));
                 let counted = self.counted.get(&name).filter(|_| is_heard);
+                let refused = self.refused.clone().filter(|_| self.silent.as_ref() == Some(&revision));
                 let broken = self.broken(&name);
                 let was_asked = self.unasked.as_ref() != Some(&revision);
                 let evidence = counted.map(|windows| Evidence {
@@ -178,7 +182,7 @@ impl Trial {
                     },
                 });
                 let node = Some("gpu-7".to_owned());
-                PodEvidence { is_leaving: false, pod: name, evidence, was_asked, broken, node }
+                PodEvidence { is_leaving: false, pod: name, evidence, refused, was_asked, broken, node }
             });
             (revision.clone(), pods.collect())
         };

@@ -46,7 +46,7 @@ impl Trial {
         self.events.iter().filter_map(|event| event.strip_prefix(reason)).map(str::trim_start).collect()
     }
 
-    fn condition(&self, type_: &str) -> (String, String) {
+    pub(super) fn condition(&self, type_: &str) -> (String, String) {
         let conditions = &self.cluster.world.status.conditions;
         let found = conditions.iter().find(|condition| condition.type_ == type_).expect("it has one");
         (found.reason.clone(), found.message.clone())

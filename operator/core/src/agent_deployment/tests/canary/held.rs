@@ -3,6 +3,8 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 
+use slipway_vocabulary::evidence::Implausible;
+
 use super::{EQUAL, ROLLOUT, Trial, Users, trial_with};
 use crate::agent_deployment::world::RouteView;
 
@@ -91,6 +93,21 @@ fn whoever_is_to_decide_is_told_once_the_longest_soak_is_over_and_the_canary_kee
     trial.serve(40 * 60, EQUAL);
     assert_eq!((trial.stable(), suspended(&trial)), (canary, None), "it goes on by itself");
     assert_eq!(trial.cluster.news(), ["Recovered info", "RolloutPromoted info"]);
+}
+
+#[test]
+fn a_canary_whose_evidence_is_of_a_later_version_says_so_with_what_helps() {
+    let mut trial = trial_with(ROLLOUT);
+    trial.silent = trial.canary();
+    trial.refused = Some(Implausible::Version { version: 9 });
+    trial.serve(120, EQUAL);
+    let canary = trial.cluster.canary();
+    let message = format!(
+        "what pod {canary}-0 says is refused: version 9 of the evidence: this program reads up to 2, upgrade the operator"
+    );
+    let (reason, told) = trial.condition("Reconciling");
+    assert_eq!(reason, "EvidenceUnreachable");
+    assert!(told.contains("no pod of the canary has reported for ") && told.ends_with(&message), "{told}");
 }
 
 #[test]
