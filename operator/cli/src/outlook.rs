@@ -80,18 +80,35 @@ fn runs(windows: &[Window]) -> u64 {
 /// Gives a forecast as a table. It is empty where there is none.
 pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
     let Some(forecast) = forecast(object, pods) else { return String::new() };
-    let rows: Vec<_> = forecast.outlooks.iter().map(row).collect();
-    let header = ["STEPS", "AN EQUAL REVISION IS PROMOTED AFTER", "ONE 50 % SLOWER IS ROLLED BACK WITHIN"];
-    let max = &object.spec.rollout.judge.max_regression;
-    let mut text = table(&header, &rows);
-    text.push_str(&format!(
-        "equal: shown to be slower by less than {max}; slower: the model calls are, and 95 of 100 are found by then\n"
-    ));
-    if rows.len() > 1 {
-        text.push_str("fewer steps are faster, and a bad revision has more users from the start\n");
+    let mut text = table(&HEADER.map(str::to_uppercase).each_ref().map(String::as_str), &rows(&forecast));
+    notes(object, &forecast).iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    format!("{}:\n{}", title(&forecast), indented(&text))
+}
+
+/// What the columns of [`rows`] are.
+pub(crate) const HEADER: [&str; 3] =
+    ["Steps", "An equal revision is promoted after", "One 50 % slower is rolled back within"];
+
+/// A row for the steps of the spec, and for fewer of them.
+pub(crate) fn rows(forecast: &Forecast) -> Vec<Vec<String>> {
+    forecast.outlooks.iter().map(row).collect()
+}
+
+/// What a reader of [`rows`] must know.
+pub(crate) fn notes(object: &AgentDeployment, forecast: &Forecast) -> Vec<String> {
+    let judge = &object.spec.rollout.judge;
+    let mut notes = vec![format!(
+        "equal: shown to be slower by less than {}; slower: the model calls are, and 95 of 100 are found by then",
+        judge.max_regression
+    )];
+    if forecast.outlooks.len() > 1 {
+        notes.push("fewer steps are faster, and a bad revision has more users from the start".to_owned());
     }
-    forecast.at_percentiles.iter().filter_map(at_percentile).for_each(|line| text.push_str(&line));
-    format!("Outlook at the traffic of {}:\n{}", traffic(&forecast), indented(&text))
+    if !judge.costs.is_empty() || judge.task_failures.is_some() {
+        notes.push("what the bounds on costs and failed tasks take is not counted in".to_owned());
+    }
+    notes.extend(forecast.at_percentiles.iter().filter_map(at_percentile));
+    notes
 }
 
 /// Below the number the judge gives its reason in place of a promotion.
@@ -99,11 +116,15 @@ fn at_percentile(of: &UnitsAtPercentile) -> Option<String> {
     let UnitsAtPercentile { metric, percentile, units } = of;
     let units = (*units)?;
     Some(format!(
-        "{metric} at {percentile}: promoted from about {units} units of each revision on, TooFewUnitsAtPercentile below\n"
+        "{metric} at {percentile}: promoted from about {units} units of each revision on, TooFewUnitsAtPercentile below"
     ))
 }
 
-/// `the last 60 min, 2.0 runs/s on 4 pods`.
+/// `Outlook at the traffic of the last 60 min, 2.0 runs/s on 4 pods`.
+pub(crate) fn title(forecast: &Forecast) -> String {
+    format!("Outlook at the traffic of {}", traffic(forecast))
+}
+
 fn traffic(forecast: &Forecast) -> String {
     let Forecast { seconds, runs_per_second: rate, pods, .. } = forecast;
     format!("the last {} min, {rate:.2} runs/s on {}", seconds.div_ceil(60), counted(*pods as u64, "pod"))

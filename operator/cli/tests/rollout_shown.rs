@@ -8,7 +8,7 @@ use kubectl_slipway::{
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile, agent_deployment::TrafficType};
 use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, Quantile};
 
 const STABLE: &str = "1f2e3d4c5b";
@@ -148,5 +148,14 @@ fn a_report_draws_the_rollout_with_its_evidence_and_its_pods() {
 fn a_report_of_a_rollout_whose_pods_do_not_answer_says_so_and_one_without_a_rollout_has_no_section() {
     let unread = reported(&under_way(), &[]);
     assert!(unread.contains("No pod of the canary says what it counted."), "{unread}");
-    assert_eq!(reported(&rolling_out(json!({"stable": STABLE})), &served()), "");
+    assert_eq!(reported(&rolling_out(json!({"stable": STABLE})), &[]), "");
+}
+
+#[test]
+fn a_report_says_before_a_rollout_how_long_its_verdicts_would_take() {
+    let mut object = rolling_out(json!({"stable": STABLE}));
+    object.spec.rollout.traffic.r#type = TrafficType::ReplicaRatio;
+    object.spec.rollout.judge.costs =
+        serde_json::from_value(json!([{"metric": "OutputTokensPerRun", "maxIncrease": "20%"}])).unwrap();
+    insta::assert_snapshot!("before", reported(&object, &served()));
 }

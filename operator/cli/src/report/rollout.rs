@@ -1,4 +1,5 @@
-//! A rollout under way: its verdict, the evidence against the bound, and both revisions over time as SVG. Pure.
+//! How long verdicts take at today's traffic; and of a rollout under way its verdict, the evidence against the bound,
+//! and both revisions over time as SVG. Pure.
 
 use slipway_crds::v1alpha1::{
     AgentDeployment,
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::{
     arms::{Arms, Band, PERIOD_WINDOWS, Period, PodCounts, Side, name, time_of_day},
+    outlook,
     rollout::{is_strongest, rollback_bound},
     table::duration,
 };
@@ -28,8 +30,24 @@ const BOTTOM: f64 = HEIGHT - 54.0;
 /// Width and height of a bar of evidence.
 const BAR: (f64, f64) = (220.0, 10.0);
 
-/// The section, or nothing where no canary is on trial.
+/// The section, or nothing where no canary is on trial and nothing says how long a verdict would take.
 pub(super) fn section(material: &Material<'_>) -> String {
+    let body = on_trial(material) + &outlook(material);
+    if body.is_empty() { body } else { format!("<section>\n<h2>Rollout</h2>\n{body}</section>\n") }
+}
+
+/// The steps of the spec and fewer of them, before a rollout starts and while it runs.
+fn outlook(material: &Material<'_>) -> String {
+    let Some(forecast) = outlook::forecast(material.object, material.evidence) else { return String::new() };
+    let line = |row: Vec<String>| Line { class: "", cells: row.into_iter().map(Cell::Text).collect() };
+    let lines: Vec<Line> = outlook::rows(&forecast).into_iter().map(line).collect();
+    let notes: Vec<String> = outlook::notes(material.object, &forecast).iter().map(|note| escaped(note)).collect();
+    let caption = format!("{}.", outlook::title(&forecast));
+    format!("{}<p>{}</p>\n", table(&caption, &outlook::HEADER, &lines), notes.join("<br>\n"))
+}
+
+/// The canary, or nothing where there is none.
+fn on_trial(material: &Material<'_>) -> String {
     let object = material.object;
     let Some(rollout) = object.status.as_ref().and_then(|status| status.rollout.as_ref()) else { return String::new() };
     let Some(canary) = &rollout.canary else { return String::new() };
@@ -39,7 +57,7 @@ pub(super) fn section(material: &Material<'_>) -> String {
         |arms| (format!("<figure>\n{}</figure>\n", figure(arms)), by_pod(arms)),
     );
     format!(
-        "<section>\n<h2>Rollout</h2>\n<p>Canary <code>{}</code> has {} % of the traffic. {}</p>\n{figure}{}{pods}</section>\n",
+        "<p>Canary <code>{}</code> has {} % of the traffic. {}</p>\n{figure}{}{pods}",
         escaped(canary),
         rollout.weight.unwrap_or(0),
         escaped(&verdict(rollout)),
