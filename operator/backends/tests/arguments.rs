@@ -337,6 +337,23 @@ fn one_engine_of_each_kind_is_made_by_these_commands() {
     assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), text, "set UPDATE_FIXTURES to accept");
 }
 
+/// NVIDIA/TensorRT-LLM, docs/source/performance/performance-tuning-guide/useful-build-time-flags.md: "Multiple
+/// Profiles", and "GEMM Plugin" for FP8. The defaults stay, for engines of every version exist.
+#[test]
+fn what_upstream_advises_for_fp8_takes_two_fields_and_is_no_default() {
+    let flags = |build: BuildOptions| {
+        let request = EngineRequest { build, ..engine(find("1.2.1").unwrap(), Precision::Fp8) };
+        let [_, build] = commands(&request, &folders()).unwrap();
+        let is_asked = |flag: &String| flag.starts_with("--gemm_plugin") || flag.starts_with("--multiple_profiles");
+        build.argv.into_iter().filter(is_asked).collect::<Vec<_>>()
+    };
+    let default = engine(find("1.2.1").unwrap(), Precision::Fp8).build;
+    let advised =
+        BuildOptions { gemm_plugin: GemmPlugin::Disable, multiple_profiles: Some(Toggle::Enable), ..default.clone() };
+    assert_eq!(flags(default), ["--gemm_plugin=auto"]);
+    assert_eq!(flags(advised), ["--gemm_plugin=disable", "--multiple_profiles=enable"]);
+}
+
 #[test]
 fn arguments_for_a_tool_that_is_not_used_are_refused() {
     let extra = ExtraArguments { convert: vec!["--load_by_shard".into()], ..ExtraArguments::default() };
