@@ -31,8 +31,9 @@ show_server() {
   run_kubectl --namespace "$NAMESPACE" get "$pod" --output \
     'jsonpath={range .spec.initContainers[?(@.name=="triton")]}{.command}{"\n"}{.resources}{"\n"}{end}'
   run_kubectl --namespace "$NAMESPACE" exec "$pod" --container triton -- \
-    sh -c 'id; grep "^CapEff\|^NoNewPrivs" /proc/self/status; ls /dev | grep nvidia
-      python3 -c "import torch, vllm; print(torch.cuda.get_device_name(0), torch.__version__, vllm.__version__)"'
+    sh -c 'id; grep "^CapEff\|^NoNewPrivs" /proc/self/status; ls /dev | grep nvidia'
+  is_rehearsal || run_kubectl --namespace "$NAMESPACE" exec "$pod" --container triton -- \
+    python3 -c 'import torch, vllm; print(torch.cuda.get_device_name(0), torch.__version__, vllm.__version__)'
   run_kubectl --namespace "$NAMESPACE" logs "$pod" --container triton |
     grep --ignore-case 'version\|backend\|took\|memory\|graph\|throughput' | head -n 40 || true
 }
@@ -46,7 +47,7 @@ main() {
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "$(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_gpu_agent
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
-  open_step "held-out questions" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_held_out
+  open_step "held-out questions" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_unseen
   open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   open_step "the server" "$(kubectl_line) -n $NAMESPACE get pods" show_server

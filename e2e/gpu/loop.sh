@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Shows one agent's whole life on the GPU node, from one manifest: vLLM's engines are scored and measured, one is chosen
-# and serves. An equal revision is promoted, one whose preflight refuses the GPU gets no traffic, and one with a smaller
-# batch is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
+# Shows one agent's whole life on the GPU node, from one manifest: vLLM's engines are scored and measured, one is chosen,
+# serves, and is asked 200 held-out questions. An equal revision is promoted, one whose preflight refuses the GPU gets no
+# traffic, and one with a smaller batch is rolled back. Users ask through a gateway meanwhile, and the operator is killed
+# on the way.
 #
 # Two pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
 #
@@ -81,6 +82,7 @@ main() {
   open_step "deploy the agent" "$look" deploy_agent
   step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
+  open_step "held-out questions" "$look" ask_unseen
   step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
   open_step "an equal revision" "$look" equal_revision
   open_step "a revision that its preflight refuses" "$look" refused_revision

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For a machine with a network whose Python has no torch: an environment of its own with vLLM and all that it needs,
-# from the package index. A machine that has a Python with torch for CUDA keeps to that one.
+# from the package index. A machine that has a Python with torch for CUDA keeps to that one. A rehearsal needs none.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -9,6 +9,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/environment.sh
 source "$GPU_SCRIPTS/lib/environment.sh"
 
+if [[ $SERVERS == stand-in ]]; then
+  say "a stand-in serves, which needs no Python of the node"
+  exit
+fi
 version=$(sed -n 's/^vllm==//p' "$GPU_SCRIPTS/wheels.txt")
 if python=$(find_python 2>/dev/null); then
   say "$python has torch"

@@ -1,5 +1,8 @@
 //! What engines of vendors' backends are made of in scenarios: small checkpoints in a claim, and a node that says that
 //! it has GPUs.
+//!
+//! They have the tokenizer of the demo's model and not its weights: a ConfigMap brings the files into the claim, and
+//! holds a megabyte. Stand-ins load none. Rehearsals of `e2e/gpu` give them the demo's model whole.
 
 use std::{collections::BTreeMap, fs};
 
