@@ -27,11 +27,11 @@ apply_gpu_agent() {
 # What the container with vLLM has: its user, its GPU, and what vLLM says of itself.
 show_server() {
   local pod
-  pod=$(run_kubectl --namespace "$NAMESPACE" get pods --output name | grep --max-count 1 '^pod/facts-agent-')
+  pod=$(serving_pod facts-agent)
   run_kubectl --namespace "$NAMESPACE" get "$pod" --output \
     'jsonpath={range .spec.initContainers[?(@.name=="triton")]}{.command}{"\n"}{.resources}{"\n"}{end}'
   run_kubectl --namespace "$NAMESPACE" exec "$pod" --container triton -- \
-    sh -c 'id; grep "^CapEff\|^NoNewPrivs" /proc/self/status; ls /dev | grep nvidia'
+    sh -c 'id; grep "^CapEff\|^NoNewPrivs" /proc/self/status; ls /dev | grep nvidia || true'
   is_rehearsal || run_kubectl --namespace "$NAMESPACE" exec "$pod" --container triton -- \
     python3 -c 'import torch, vllm; print(torch.cuda.get_device_name(0), torch.__version__, vllm.__version__)'
   run_kubectl --namespace "$NAMESPACE" logs "$pod" --container triton |

@@ -45,10 +45,11 @@ deploy_agent() {
 
 # canary_of CPU: applies a revision and waits for its first traffic; sets CANARY_GPU.
 canary_of() {
-  local pod
+  local pods pod
   apply_watched "$1"
   in_namespace wait agd/facts-agent --for='jsonpath={.status.rollout.weight}=20' --timeout=5m
-  pod=$(in_namespace get pods --output name | grep --max-count 1 "^pod/facts-agent-$(status_of rollout.canary)-")
+  pods=$(in_namespace get pods --output name)
+  pod=$(grep --max-count 1 "^pod/facts-agent-$(status_of rollout.canary)-" <<<"$pods")
   CANARY_GPU=$(gpu_of "$pod")
   printf '%s has %s\n' "$pod" "${CANARY_GPU##*/}"
 }

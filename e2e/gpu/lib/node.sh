@@ -30,6 +30,9 @@ gpu_manifest() {
 
 # serving_pod AGENT: a pod of a revision, as pod/NAME.
 serving_pod() {
-  in_namespace get pods --selector "slipway.dev/agent-deployment=$1" --field-selector status.phase=Running \
-    --output name | grep --max-count 1 "^pod/$1-[0-9a-f]*-"
+  local pods
+  # Not piped: grep ends at the first one, and kubectl would fail to write the rest.
+  pods=$(in_namespace get pods --selector "slipway.dev/agent-deployment=$1" --field-selector status.phase=Running \
+    --output name)
+  grep --max-count 1 "^pod/$1-[0-9a-f]*-" <<<"$pods"
 }
