@@ -43,7 +43,7 @@ pub fn markdown(
     (rollouts, seed): (u64, u64),
 ) -> String {
     let mut text = format!(
-        "## Rollout judge\n\n`make bench-judge`: {rollouts} simulated rollouts per row, seed {seed}; 5/20/50 % for ten minutes each; \
+        "## Rollout judge\n\n`make bench-judge`: {rollouts} simulated rollouts per row, seed {seed} and the row's name; 5/20/50 % for ten minutes each; \
          lognormal latencies (sigma 0.7), Poisson arrivals, 20 requests/s unless stated. All have shared drift (20 %) and 5 % \
          noise per pod, but for the rows named iid, bursts and `no difference, 2 requests/s`. Cells: share of rollouts (median minute; \
          the last one where all are to be caught).\n\n\

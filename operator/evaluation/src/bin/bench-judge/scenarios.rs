@@ -185,7 +185,7 @@ pub fn tuned(rollouts: u64, seed: u64) -> Vec<Rule> {
     let all: Vec<Rule> = candidates.concat();
     let mut fired = vec![0_u64; all.len()];
     for rollout in 0..rollouts {
-        let mut simulation = Simulation::new(Scenario::NOISY, seed_of(seed, rollout));
+        let mut simulation = Simulation::new(Scenario::NOISY, seed_of(seed, "tuning", rollout));
         let mut rules = Rules::new(&all);
         while let Some(window) = simulation.next_window() {
             rules.consume(&window);
@@ -201,8 +201,10 @@ pub fn tuned(rollouts: u64, seed: u64) -> Vec<Rule> {
     candidates.into_iter().filter_map(first).collect()
 }
 
-fn seed_of(seed: u64, rollout: u64) -> u64 {
-    seed.wrapping_mul(1_000_003).wrapping_add(rollout)
+/// Rows share no rollouts: their errors are independent.
+fn seed_of(seed: u64, row: &str, rollout: u64) -> u64 {
+    let of_row = row.bytes().fold(seed, |hash, byte| hash.wrapping_mul(1_000_003) ^ u64::from(byte));
+    of_row.wrapping_mul(1_000_003).wrapping_add(rollout)
 }
 
 /// Runs the rollouts of a row.
@@ -215,7 +217,7 @@ pub fn run(row: &Row, rivals: &[Rule], rollouts: u64, seed: u64) -> Outcome {
         state_bytes: 0,
     };
     for rollout in 0..rollouts {
-        run_one(row, rivals, seed_of(seed, rollout), &mut outcome);
+        run_one(row, rivals, seed_of(seed, row.name, rollout), &mut outcome);
     }
     for minutes in outcome.rules.iter_mut().chain([&mut outcome.rolled_back, &mut outcome.promoted]) {
         minutes.sort_by(f64::total_cmp);
