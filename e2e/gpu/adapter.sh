@@ -36,16 +36,15 @@ give_adapter() {
 
 deploy_agent() {
   in_namespace delete agd "$AGENT" --ignore-not-found --timeout 2m
-  gpu_manifest gpu-adapter.yaml | in_namespace apply -f -
-  run_slipway wait "$AGENT" --timeout 10m
-  run_slipway status "$AGENT"
+  deploy gpu-adapter.yaml "$AGENT"
 }
 
 # The options that vLLM took, and what it says of the adapter. The stand-in tells its options alone.
 show_server() {
-  local pod
+  local pod log
   pod=$(serving_pod "$AGENT")
-  in_namespace logs "$pod" --container triton | grep --ignore-case 'lora\|stand-in for' | head -n 30
+  log=$(in_namespace logs "$pod" --container triton)
+  grep --ignore-case --max-count 30 'lora\|stand-in for' <<<"$log"
   is_rehearsal || in_namespace exec --stdin "$pod" --container triton -- python3 - <"$GPU_SCRIPTS/adapter_seen.py"
 }
 

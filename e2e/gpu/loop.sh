@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Shows one agent's whole life on the GPU node, from one manifest: vLLM's engines are scored and measured, one is chosen,
-# serves, and is asked 200 held-out questions. An equal revision is promoted, one whose preflight refuses the GPU gets no
-# traffic, and one with a smaller batch is rolled back. Users ask through a gateway meanwhile, and the operator is killed
-# on the way.
+# Shows one agent's whole life on the GPU node, from one manifest: vLLM's engines are scored and measured. One is
+# chosen, serves, and is asked 200 held-out questions. An equal revision is promoted. One whose preflight refuses the
+# GPU gets no traffic, and one with a smaller batch is rolled back. Users ask through a gateway meanwhile, and the
+# operator is killed on the way.
 #
 # Two pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
 #

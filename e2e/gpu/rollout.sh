@@ -14,9 +14,7 @@ export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20}
 
 deploy_agent() {
   start_anew
-  gpu_manifest gpu-rollout.yaml | in_namespace apply -f -
-  run_slipway wait facts-agent --timeout 20m
-  run_slipway status facts-agent
+  deploy gpu-rollout.yaml facts-agent
 }
 
 # Other requests of the sidecar's container change the plan: no campaign, and nothing that users could notice.

@@ -41,11 +41,7 @@ free_gpus() {
   return 1
 }
 
-deploy_agent() {
-  gpu_manifest gpu-tp2.yaml | in_namespace apply -f -
-  run_slipway wait "$AGENT" --timeout 20m
-  run_slipway status "$AGENT"
-}
+deploy_agent() { deploy gpu-tp2.yaml "$AGENT"; }
 
 # What shows that both GPUs serve: the options that vLLM took, its ranks, and the memory that each GPU holds.
 show_server() {

@@ -28,6 +28,13 @@ gpu_manifest() {
   manifest "$1" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" | sed "$(rehearsal_changes)" | sed "${2:-}"
 }
 
+# deploy MANIFEST AGENT: until it serves.
+deploy() {
+  gpu_manifest "$1" | in_namespace apply -f -
+  run_slipway wait "$2" --timeout 20m
+  run_slipway status "$2"
+}
+
 # serving_pod AGENT: a pod of a revision, as pod/NAME.
 serving_pod() {
   local pods

@@ -36,23 +36,9 @@ impl Canary<'_> {
 
     /// What the judge says, and what a person can do where it leaves the decision to one.
     pub(super) fn with_remedy(&self, reason: Reason, message: String) -> String {
-        match reason {
-            Reason::VerdictUnreachable if self.world.spec.rollout.on_inconclusive == OnInconclusive::Pause => {
-                format!("{message}. {}", self.world.named().decided())
-            }
-            Reason::EvidenceUnreachable => match self.refused_evidence() {
-                Some(refused) => format!("{message}: {refused}"),
-                None => message,
-            },
-            _ => message,
-        }
-    }
-
-    /// Pods of the canary may answer, and with what nobody can rely on: then no network is to blame.
-    fn refused_evidence(&self) -> Option<String> {
-        let pods = self.world.evidence.get(&self.target.hash)?;
-        let (pod, why) = pods.iter().find_map(|pod| Some((&pod.pod, pod.refused.as_ref()?)))?;
-        Some(format!("what pod {pod} says is refused: {why}"))
+        let waits =
+            reason == Reason::VerdictUnreachable && self.world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
+        if waits { format!("{message}. {}", self.world.named().decided()) } else { message }
     }
 
     /// Whether it never yields a verdict, however long it lasts.

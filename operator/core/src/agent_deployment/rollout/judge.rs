@@ -186,12 +186,21 @@ impl Case<'_> {
         };
         let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
         if last.is_some() && (note.is_some() || self.is_news(verdict, code)) {
-            let text: Vec<String> = [Some(judged.reason.clone()), note, without].into_iter().flatten().collect();
+            let refused = if code == Reason::EvidenceUnreachable.as_str() { self.refused_evidence() } else { None };
+            let parts = [Some(judged.reason.clone()), refused, note, without];
+            let text: Vec<String> = parts.into_iter().flatten().collect();
             let text = text.join("; ");
             write(&mut judged.rollout, judge, self.reference(), (verdict, code, text));
             judged.rollout.judged_at = Some(Time(self.world.now));
         }
         judged
+    }
+
+    /// Pods of the canary may answer, and with what nobody can rely on: then no network is to blame.
+    fn refused_evidence(&self) -> Option<String> {
+        let refused =
+            |pod: &PodEvidence| Some(format!("what pod {} says is refused: {}", pod.pod, pod.refused.as_ref()?));
+        self.pods(self.canary).iter().find_map(refused)
     }
 
     /// Whether new sessions do not arrive in the declared shares. Without a gateway there are no declared shares. A

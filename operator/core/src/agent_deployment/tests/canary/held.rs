@@ -2,7 +2,6 @@
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-
 use slipway_vocabulary::evidence::Implausible;
 
 use super::{EQUAL, ROLLOUT, Trial, Users, trial_with};
