@@ -110,6 +110,21 @@ fn a_canary_whose_evidence_is_of_a_later_version_says_so_with_what_helps() {
 }
 
 #[test]
+fn a_pod_that_says_other_nonsense_at_each_look_is_written_down_no_more_often_than_a_silent_one() {
+    let writes = |says: fn(u32) -> Option<Implausible>| {
+        let mut trial = trial_with(ROLLOUT);
+        trial.silent = trial.canary();
+        for look in 0..60 {
+            trial.refused = says(look);
+            trial.serve(10, EQUAL);
+        }
+        trial.writes
+    };
+    let silent = writes(|_| None);
+    assert_eq!(writes(|look| Some(Implausible::Version { version: 3 + look })), silent);
+}
+
+#[test]
 fn what_no_verdict_lets_go_on_is_told_too() {
     let rollout = ROLLOUT.replace("maxSoak: 30m", "maxSoak: 3m");
     let mut trial = trial_with(&format!("{rollout}onInconclusive: Promote\n"));
