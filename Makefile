@@ -138,7 +138,7 @@ test-api: ## Test against a real API server, in a cluster of its own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## Run all scenarios on a real cluster and record the run (root; two hours, at first with nothing else running).
-	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build adapter store operator security policies prompts upstream clients_and_tools profile reprofiling costs expectations rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes outages autoscaling prometheus
+	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build adapter store operator security policies prompts upstream clients_and_tools profile reprofiling costs expectations gpu_products rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes outages autoscaling prometheus
 
 .PHONY: test-upgrade
 test-upgrade: ## Upgrade the operator of an earlier tree (FROM=commit) beside live agents, on a cluster of its own (root).

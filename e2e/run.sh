@@ -17,7 +17,7 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 # Stand-ins for what cannot be had here; no other suites need them.
 [[ " $* " != *" trtllm "* ]] || images+=(slipway-tensorrt-llm-stand-in)
 [[ " $* " != *" no_build "* ]] || images+=(slipway-no-build-stand-in slipway-preflight)
-[[ " $* " != *" expectations "* && " $* " != *" adapter "* || " ${images[*]} " == *no-build* ]] || images+=(slipway-no-build-stand-in)
+[[ " $* " != *" expectations "* && " $* " != *" gpu_products "* && " $* " != *" adapter "* || " ${images[*]} " == *no-build* ]] || images+=(slipway-no-build-stand-in)
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.

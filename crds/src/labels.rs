@@ -18,6 +18,8 @@ pub const AGENT_DEPLOYMENT: &str = "slipway.dev/agent-deployment";
 pub const ENGINE: &str = "slipway.dev/engine";
 /// Name of the Profile that a Job measures for.
 pub const PROFILE: &str = "slipway.dev/profile";
+/// Short hash of the model's source whose engines a Profile measures.
+pub const MODEL_SOURCE: &str = "slipway.dev/model-source";
 /// Short hash of the plan that a serving object runs: the revision.
 pub const REVISION: &str = "slipway.dev/revision";
 /// Name of the Job that a pod runs for; Kubernetes' own label of that name is not under our control.

@@ -56,6 +56,10 @@ const WORDS: &[(&str, &str)] = &[
         r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
         "write a folder of the checkpoint without slashes at its ends, such as adapters/support",
     ),
+    (
+        r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
+        "write the value of the node label nvidia.com/gpu.product, such as NVIDIA-L40S",
+    ),
     (r"^[A-Za-z0-9_+/-]+$", "write the name of a time zone, such as Europe/Berlin or UTC"),
     (r"^[0-9]+\.[0-9]+(\.[0-9]+(\.post[0-9]+)?)?$", "write a version of TensorRT-LLM, such as 0.16.0 or 1.2.1"),
     (r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$", "write a version of TensorRT-LLM, such as 1.2.1"),

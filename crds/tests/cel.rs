@@ -50,6 +50,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-sglang-by-its-name")]
 #[case("good-synthetic")]
 #[case("good-prior")]
+#[case("good-gpu-products")]
 #[case("good-recorded-lengths")]
 #[case("good-upstream")]
 #[case("good-upstream-of-completions")]
@@ -196,6 +197,7 @@ const NO_RULE: &[&str] = &[
     "bad-cost",
     "bad-duration-without-unit",
     "bad-empty-axis",
+    "bad-gpu-products-of-one",
     "bad-issuer-keys-without-tls",
     "bad-min-of-none",
     "bad-model-uri",

@@ -97,6 +97,12 @@ impl EngineBuild {
         }
     }
 
+    /// GPU model that it is for, by the label `nvidia.com/gpu.product`. Absent with backend Custom.
+    pub fn gpu_product(&self) -> Option<&str> {
+        let of_tensorrt_llm = self.tensorrt_llm.as_ref().map(|of| of.gpu_product.as_str());
+        of_tensorrt_llm.or_else(|| self.no_build.as_ref().map(|of| of.gpu_product.as_str()))
+    }
+
     /// Number of GPUs that the engine is split over: 1 with backend Custom, whose engines are not.
     pub fn gpus(&self) -> u32 {
         let of_tensorrt_llm = self.tensorrt_llm.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));

@@ -2,7 +2,10 @@
 
 mod definitions;
 mod engines;
+mod inputs;
 mod phase;
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -12,7 +15,7 @@ pub use slipway_vocabulary::MeasurementVerdict;
 
 pub use self::{
     definitions::DEFINITIONS,
-    engines::{AskedEngine, EngineAxes, ExpectedLevel, MeasuredEngine, ProfiledEngine},
+    engines::{AskedEngine, EngineAxes, ExpectedLevel, MeasuredEngine, ProfiledEngine, WarmStart},
     phase::ProfilePhase,
 };
 
@@ -126,6 +129,10 @@ pub struct ProfileInputs {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<HourlyPrice>,
+    /// Prices by which costs are compared where engines are for several GPU models: one for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub prices: Vec<HourlyPrice>,
     /// Number of replicas that share the throughput.
     pub replicas: i32,
     /// How to rank the configurations that meet the objectives.
@@ -139,28 +146,6 @@ pub struct ProfileInputs {
     pub agent: Agent,
     /// Where the campaign's pods run.
     pub placement: ProfilePlacement,
-}
-
-impl ProfileInputs {
-    /// Whether engines are built only when the search asks for them.
-    pub fn is_asking(&self) -> bool {
-        self.engines.iter().any(|engine| engine.manifest_digest.is_empty())
-    }
-
-    /// Whether there are whole runs, recorded or made up.
-    pub fn has_runs(&self) -> bool {
-        self.agent_trace.is_some() || self.is_made_up()
-    }
-
-    /// Whether their texts are made up.
-    pub fn is_made_up(&self) -> bool {
-        self.recorded_lengths.is_some() || self.synthetic.is_some()
-    }
-
-    /// Runs a second over all replicas, where the traffic says how many arrive.
-    pub fn runs_per_second(&self) -> Option<&PositiveDecimal> {
-        self.synthetic.as_ref()?.arrival.runs_per_second.as_ref()
-    }
 }
 
 /// The size of a language model.
@@ -233,9 +218,9 @@ pub struct ProfilePlacement {
     #[schemars(length(min = 1, max = 512))]
     pub triton_image: String,
     /// Labels that the node must have.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::label_values")]
-    pub node_selector: std::collections::BTreeMap<String, String>,
+    pub node_selector: BTreeMap<String, String>,
     /// Tolerated taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -275,6 +260,10 @@ pub struct ProfileStatus {
     #[serde(deserialize_with = "definitions::read")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
+    /// Point that is measured first, where an earlier campaign of the same model chose it under another load and
+    /// `spec.inputs.prior` is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_start: Option<WarmStart>,
     /// Engines that the search asked for, in the order of asking. Empty where all were built beforehand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
@@ -287,13 +276,18 @@ pub struct ProfileStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub not_measured: Vec<NotMeasured>,
-    /// Positions in `measurements` of the Pareto front: points that no other beats in both latency and throughput.
+    /// Positions in `measurements` of the Pareto front: points that no other beats in latency and throughput, and in
+    /// cost where the choice depends on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub front: Vec<i32>,
     /// Price by which the costs of the measurements were calculated. Absent if the operator's configuration had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<HourlyPrice>,
+    /// Prices by which the costs of the measurements were calculated where engines are for several GPU models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub prices: Vec<HourlyPrice>,
     /// Configuration that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ProfileChoice>,

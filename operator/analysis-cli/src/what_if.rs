@@ -19,14 +19,11 @@ use slipway_crds::{
 use slipway_evaluation::InputError;
 use slipway_selection::{
     cost,
-    what_if::{Answer, AskedObjective, Question, Unanswerable, Which, answer},
+    what_if::{Answer, AskedObjective, AskedPrice, Question, Unanswerable, Which, answer},
 };
 use slipway_vocabulary::LatencyMetric;
 
 use super::CliError;
-
-/// Label by which a node selector names a GPU model.
-const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 
 /// Arguments of `what-if`.
 #[derive(Debug, Args)]
@@ -45,7 +42,7 @@ pub struct WhatIfArgs {
     error_rate_max: Option<Percent>,
     /// US dollars an hour of one GPU, or of a pod without one; for one GPU model alone: PRODUCT=DOLLARS
     #[arg(long = "price", value_name = "[PRODUCT=]DOLLARS", value_parser = price)]
-    prices: Vec<Price>,
+    prices: Vec<AskedPrice>,
     /// Most US dollars for 1,000 requests or runs
     #[arg(long, value_name = "DOLLARS")]
     cost_max: Option<PositiveDecimal>,
@@ -58,12 +55,6 @@ pub struct WhatIfArgs {
     /// What traffic and cost count: Requests or Runs; default: what the Profile's driver counts
     #[arg(long, value_name = "WHAT", value_parser = named::<ThroughputUnit>)]
     unit: Option<ThroughputUnit>,
-}
-
-#[derive(Debug, Clone)]
-struct Price {
-    product: Option<String>,
-    per_hour: PositiveDecimal,
 }
 
 /// The answer of one Profile.
@@ -91,7 +82,7 @@ pub(super) fn run(args: &WhatIfArgs, out: &mut dyn Write) -> Result<(), CliError
     for profile in &profiles {
         let name = profile.metadata.name.as_deref().unwrap_or_default();
         let inputs = &profile.spec.inputs;
-        let question = question(args, inputs.placement.node_selector.get(PRODUCT_LABEL));
+        let question = question(args);
         let found = match &profile.status {
             Some(status) => answer(inputs, status, &question),
             None => Err(Unanswerable::NoRows),
@@ -118,15 +109,12 @@ fn write_line(out: &mut dyn Write, line: &impl Serialize) -> Result<(), CliError
     out.write_all(b"\n").map_err(CliError::Write)
 }
 
-fn question(args: &WhatIfArgs, product: Option<&String>) -> Question {
-    let is_of = |price: &&Price| price.product.as_ref().is_none_or(|named| Some(named) == product);
-    // The price of its own product comes before that of any.
-    let price = args.prices.iter().filter(is_of).max_by_key(|price| price.product.is_some());
+fn question(args: &WhatIfArgs) -> Question {
     Question {
         optimize_for: args.optimize_for,
         objectives: args.objectives.clone(),
         error_rate_max: args.error_rate_max.clone(),
-        price: price.map(|price| price.per_hour.clone()),
+        prices: args.prices.clone(),
         cost_max: args.cost_max.clone(),
         traffic: args.traffic.clone(),
         replicas: args.replicas,
@@ -191,8 +179,8 @@ fn objective(text: &str) -> Result<AskedObjective, String> {
     Ok(AskedObjective { which, max: DurationText::from_str(max).map_err(|error| error.to_string())? })
 }
 
-fn price(text: &str) -> Result<Price, String> {
+fn price(text: &str) -> Result<AskedPrice, String> {
     let (product, dollars) = text.split_once('=').map_or((None, text), |(product, dollars)| (Some(product), dollars));
     let per_hour = cost::price(dollars).map_err(|error| error.to_string())?;
-    Ok(Price { product: product.map(str::to_owned), per_hour })
+    Ok(AskedPrice { gpu_product: product.map(str::to_owned), per_hour })
 }

@@ -25,3 +25,39 @@ pub fn by_label(label: &str) -> Result<Gpu, NoWholeGpu> {
     let sm = sm.ok_or(NoWholeGpu::Unknown { meant: None })?;
     Ok(Gpu { name, memory_gib: f64::from(memory_mib) / 1024.0, sm })
 }
+
+/// Names that tell the engines of several GPU models apart: the short name of each. Of several with one name the second
+/// is called so too, with its number, as in `h100-2`.
+#[must_use]
+pub fn distinct_names(labels: &[&str]) -> Vec<String> {
+    let short = |label: &str| by_label(label).map_or_else(|_| label.to_lowercase(), |gpu| gpu.name.to_owned());
+    let mut names: Vec<String> = Vec::new();
+    for (at, label) in labels.iter().enumerate() {
+        let name = short(label);
+        let before = labels[..at].iter().filter(|other| short(other) == name).count();
+        names.push(if before == 0 { name } else { format!("{name}-{}", before + 1) });
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn gpu_models_are_told_apart_by_short_names_and_those_with_one_name_by_numbers() {
+        assert_eq!(distinct_names(&["NVIDIA-L4", "NVIDIA-H200"]), ["l4", "h200"]);
+        let forms = ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L4", "NVIDIA-H100-80GB-HBM3-SHARED"];
+        assert_eq!(distinct_names(&forms), ["h100", "l4", "h100-2"]);
+        assert_eq!(distinct_names(&["NVIDIA-Unheard-Of"]), ["nvidia-unheard-of"]);
+    }
+
+    /// A display name of the API has 63 characters, and up to 40 of them are of other axes.
+    #[test]
+    fn every_name_leaves_room_for_the_other_axes() {
+        let longest = gpu::short_names().split(", ").map(str::len).max();
+        assert!(longest.is_some_and(|longest| longest + "--2".len() <= 23), "{longest:?}");
+    }
+}

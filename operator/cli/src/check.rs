@@ -245,7 +245,7 @@ fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> An
             let name = agent.metadata.name.as_deref().unwrap_or_default();
             let refusals = refusals::refusals(name, &agent.spec, memory.is_some());
             Answer {
-                accepted: refusals.is_empty() && memory.as_ref().is_none_or(|plan| plan.refusals.is_empty()),
+                accepted: refusals.is_empty() && memory.as_ref().is_none_or(MemoryPlan::is_possible),
                 refusals,
                 lacks_model: model.is_none() && memory::is_planned(&agent.spec),
                 notes: notes(&agent.spec),

@@ -184,6 +184,7 @@ fn build_axes(spec: &AgentDeploymentSpec, engine: &EngineConfiguration) -> Vec<A
         pipeline_parallel,
         max_batch_size,
         max_num_tokens,
+        gpu_products,
         ..
     } = &spec.search;
     let variants = engine.custom.as_ref().map_or(0, |custom| custom.variants.len());
@@ -196,6 +197,7 @@ fn build_axes(spec: &AgentDeploymentSpec, engine: &EngineConfiguration) -> Vec<A
         axis("pipelineParallel", pipeline_parallel.len()),
         axis("maxBatchSize", max_batch_size.len()),
         axis("maxNumTokens", max_num_tokens.len()),
+        axis("gpuProducts", gpu_products.len()),
     ]
 }
 

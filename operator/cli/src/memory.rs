@@ -27,6 +27,7 @@ use self::axes::{Axes, positive};
 use crate::table::{counted, indented, table};
 
 mod axes;
+mod products;
 
 /// Sequences beyond which nobody counts.
 const MOST_SEQUENCES: u64 = 1_000_000;
@@ -46,6 +47,17 @@ pub struct MemoryPlan {
     pub engines: Vec<EngineMemory>,
     /// Why the operator would refuse the spec once it has read the model.
     pub refusals: Vec<Refused>,
+    /// The same on each further GPU model of `search.gpuProducts`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<MemoryPlan>,
+}
+
+impl MemoryPlan {
+    /// Whether the operator would take it on every GPU model.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.refusals.is_empty() && self.further.iter().all(Self::is_possible)
+    }
 }
 
 /// Memory of one engine on its fullest GPU.
@@ -103,6 +115,21 @@ pub fn is_planned(spec: &AgentDeploymentSpec) -> bool {
 #[must_use]
 pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<MemoryPlan> {
     let spec = &completed(spec, figures);
+    let products = products_of(spec);
+    let names = gpu::distinct_names(&products);
+    let plans = products.iter().zip(&names).filter_map(|(product, name)| {
+        let suffix = if products.len() > 1 { format!("-{name}") } else { String::new() };
+        memory_on(spec, figures, (product, &suffix))
+    });
+    products::joined(plans.collect(), &products)
+}
+
+/// The same on one GPU model, whose name ends those of its engines where there are several.
+fn memory_on(
+    spec: &AgentDeploymentSpec,
+    figures: &ConfigFigures,
+    (product, suffix): (&str, &str),
+) -> Option<MemoryPlan> {
     let served = Served::of(spec, figures)?;
     let nothing = |refusals| MemoryPlan {
         gpu: None,
@@ -110,8 +137,9 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
         sequence_tokens: served.max_seq_len,
         engines: Vec::new(),
         refusals,
+        further: Vec::new(),
     };
-    let gpu = match gpu(spec) {
+    let gpu = match gpu(spec, product) {
         Ok(gpu) => gpu,
         Err(refused) => return Some(nothing(vec![refused])),
     };
@@ -120,7 +148,8 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
     let refusals = served.refusals(spec, &asked, &checkpoint);
     // Sizes of layouts that cannot exist mean nothing; those that do not fit are shown.
     let is_laid_out = refusals.iter().all(|refusal| is_of_size(&refusal.problem));
-    let engines = if is_laid_out { engines(spec, &asked, (&served, &checkpoint)) } else { Vec::new() };
+    let mut engines = if is_laid_out { engines(spec, &asked, (&served, &checkpoint)) } else { Vec::new() };
+    engines.iter_mut().for_each(|engine| engine.engine.push_str(suffix));
     let told = refusals.iter().map(|refusal| Refused::of(&refusal.field, refusal.problem.to_string()));
     // Of the tools' versions the check has said it.
     let unreleased = unreleased(spec).filter(|_| matches!(served.by, By::NoBuild(_)));
@@ -137,15 +166,24 @@ pub fn refused_of_any_model(spec: &AgentDeploymentSpec) -> Vec<Refused> {
         return Vec::new();
     }
     let spec = &with_versions(spec);
-    gpu(spec).err().into_iter().chain(unreleased(spec)).chain(too_much(spec)).collect()
+    let unknown = products_of(spec).into_iter().filter_map(|product| gpu(spec, product).err());
+    unknown.chain(unreleased(spec)).chain(too_much(spec)).collect()
 }
 
-/// The figures of the GPU that the label names.
-fn gpu(spec: &AgentDeploymentSpec) -> Result<gpu::Gpu, Refused> {
-    let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
-    gpu::by_label(product).map_err(|error| {
-        let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
-        Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))
+/// The GPU models of a spec; one without a name where it names none.
+fn products_of(spec: &AgentDeploymentSpec) -> Vec<&str> {
+    let named = spec.gpu_products();
+    if named.is_empty() { vec![""] } else { named }
+}
+
+/// The figures of the GPU that a label names.
+fn gpu(spec: &AgentDeploymentSpec, product: &str) -> Result<gpu::Gpu, Refused> {
+    gpu::by_label(product).map_err(|error| match spec.search.gpu_products.is_empty() {
+        true => {
+            let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
+            Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))
+        }
+        false => Refused::of(products::FIELD, format!("{product:?} {error}, or remove it")),
     })
 }
 
@@ -176,8 +214,9 @@ fn with_versions(spec: &AgentDeploymentSpec) -> AgentDeploymentSpec {
 fn completed(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> AgentDeploymentSpec {
     let mut spec = with_versions(spec);
     if spec.search.precision.is_empty() {
-        let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
-        let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
+        // What the oldest of several GPU models computes in, all of them do.
+        let sm =
+            products_of(&spec).into_iter().filter_map(|product| gpu::by_label(product).ok()).map(|gpu| gpu.sm).min();
         let own = figures.checkpoint().own_precision(figures.dtype.as_deref(), sm);
         spec.search.precision.extend(api::Precision::named(own.name()));
     }
@@ -352,7 +391,7 @@ fn sequences(served: &Served<'_>, sizes: &Estimate, memory: f64) -> u64 {
 /// More engines than a status holds, or more GPUs than a pod has.
 fn too_much(spec: &AgentDeploymentSpec) -> Option<Refused> {
     let axes = Axes::of(&spec.search);
-    let engines = axes.number();
+    let engines = axes.number().saturating_mul(products_of(spec).len());
     if engines > MOST_ENGINES {
         let problem = format!("{engines} engines exceed the limit of {MOST_ENGINES}: name fewer values");
         return Some(Refused::of("search", problem));
@@ -378,7 +417,7 @@ fn bytes(figure: f64) -> u64 {
 /// A plan as a table, then what the operator would refuse.
 #[must_use]
 pub fn text(plan: &MemoryPlan) -> String {
-    let MemoryPlan { gpu, gpu_bytes, sequence_tokens, engines, refusals } = plan;
+    let MemoryPlan { gpu, gpu_bytes, sequence_tokens, engines, refusals, further } = plan;
     let mut text = String::new();
     if let Some(gpu) = gpu.filter(|_| !engines.is_empty()) {
         let all = gib(*gpu_bytes);
@@ -404,6 +443,7 @@ pub fn text(plan: &MemoryPlan) -> String {
     for Refused { field, problem } in refusals {
         text.push_str(&refused_line(field, problem));
     }
+    further.iter().for_each(|plan| text.push_str(&self::text(plan)));
     text
 }
 

@@ -8,7 +8,8 @@ use crate::check::Problem;
 
 /// Every note on a spec, in the order of its fields.
 pub fn notes(spec: &AgentDeploymentSpec) -> Vec<Problem> {
-    [short_name(spec), uncompared(spec), answer_without_a_prompt(spec)].into_iter().flatten().collect()
+    let others = [uncompared(spec), answer_without_a_prompt(spec)];
+    short_names(spec).into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 fn note(field: &str, message: String) -> Problem {
@@ -21,16 +22,22 @@ fn uncompared(spec: &AgentDeploymentSpec) -> Option<Problem> {
     Some(note(uncompared::FIELD, found.to_string()))
 }
 
-/// A GPU by a name that only nodes labelled by hand have.
-fn short_name(spec: &AgentDeploymentSpec) -> Option<Problem> {
-    let product = spec.hardware.node_selector.get(GPU_PRODUCT)?;
+/// GPUs by names that only nodes labelled by hand have.
+fn short_names(spec: &AgentDeploymentSpec) -> Vec<Problem> {
+    let field = match spec.search.gpu_products.is_empty() {
+        true => format!("spec.hardware.nodeSelector[{GPU_PRODUCT}]"),
+        false => "spec.search.gpuProducts".to_owned(),
+    };
+    spec.gpu_products().into_iter().filter_map(|product| short_name(&field, product)).collect()
+}
+
+fn short_name(field: &str, product: &str) -> Option<Problem> {
     let whole = product.strip_suffix("-SHARED").unwrap_or(product);
     let label = gpu::by_label(whole).ok().filter(|gpu| gpu.name == whole).and_then(|gpu| gpu.label())?;
-    let field = format!("spec.hardware.nodeSelector[{GPU_PRODUCT}]");
     let message = format!(
         "{field} is {product}, which only nodes that are labelled by hand have: GPU feature discovery writes {label}"
     );
-    Some(note(&field, message))
+    Some(note(field, message))
 }
 
 /// An answer as long as prompt and answer may be together.

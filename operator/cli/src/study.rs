@@ -146,6 +146,7 @@ impl<'a> Study<'a> {
         let beats = |other: &'a Measurement| {
             self.latency(other).is_some_and(|latency| latency.microseconds <= own.microseconds)
                 && other.per_kilosecond >= row.per_kilosecond
+                && !is_dearer(other, row)
         };
         front().find(|(_, other)| beats(other)).map_or(Assessment::Meets, |(at, _)| Assessment::Beaten(at))
     }
@@ -245,4 +246,10 @@ pub fn time(microseconds: i64) -> String {
 pub fn bounded(latency: &MeasuredLatency) -> String {
     let upper = latency.upper.map_or("?".to_owned(), time);
     format!("{} ({} to {upper})", time(latency.microseconds), time(latency.lower))
+}
+
+/// Whether 1,000 cost more by one row than by another, as on a dearer GPU model.
+fn is_dearer(row: &Measurement, other: &Measurement) -> bool {
+    let costs = row.cost.zip(other.cost);
+    costs.is_some_and(|(own, other)| own.microdollars_per_thousand > other.microdollars_per_thousand)
 }

@@ -118,6 +118,15 @@ fn what_the_operator_would_refuse_of_a_model_is_refused_before() {
     assert_eq!(end, "1 of 1 objects would be refused");
 }
 
+/// A large model fits into one of two GPU models; both tables are shown, and the other is named.
+#[test]
+fn the_memory_of_engines_is_planned_on_each_of_several_gpu_models() {
+    let file = on_two_products(["NVIDIA-H200", "NVIDIA-L4"], ", precision: [BF16], maxBatchSize: [16, 64]");
+    let (text, end) = told_of(&[file], Some(&ConfigFigures { layers: 64, ..llama() }));
+    insta::assert_snapshot!("check_memory_of_gpu_models", text);
+    assert_eq!(end, "1 of 1 objects would be refused");
+}
+
 #[test]
 fn engines_of_the_users_own_builder_have_no_estimate() {
     let files = [file("e2e/manifests/demo/agent.yaml")];
@@ -327,6 +336,48 @@ fn what_rests_on_no_model_is_refused_without_one(
     let refused = refused(agent_of("{uri: 'hf://Qwen/Qwen3-8B'}", &engine, "{systemPrompt: Answer.}"));
     let expected = format!("the operator would refuse it: {expected}");
     assert!(refused.len() == 1 && refused[0].starts_with(&expected), "{refused:?}");
+}
+
+/// A manifest that names two GPU models.
+fn on_two_products(products: [&str; 2], search: &str) -> File {
+    let engine = format!(
+        "  engine: {{backend: VLLM, vllm: {{version: 0.11.0, server: OpenAI, maxSeqLen: 2048}}}}
+  search: {{gpuProducts: [{}]{search}}}
+  profiling: {{workloads: [{{name: usual, synthetic: {{inputTokens: 800, outputTokens: 150}}}}]}}
+  serving: {{tritonResources: {{limits: {{nvidia.com/gpu: '1'}}}}}}",
+        products.join(", ")
+    );
+    agent_of("{uri: 'hf://Qwen/Qwen3-8B'}", &engine, "{systemPrompt: Answer.}")
+}
+
+#[test]
+fn an_unknown_one_of_several_gpu_models_is_refused_by_its_name() {
+    let refused = refused(on_two_products(["NVIDIA-L40S", "H100"], ""));
+    let expected = "the operator would refuse it: spec.search.gpuProducts: \"H100\" is not a label of GPU nodes: write \
+                    NVIDIA-H100-80GB-HBM3, as GPU feature discovery labels them, or remove it";
+    assert_eq!(refused, [expected]);
+}
+
+#[test]
+fn engines_of_all_gpu_models_count_towards_the_limit() {
+    let search = ", maxBatchSize: [8, 16, 32, 64], maxNumTokens: [2048, 4096, 8192]";
+    let refused = refused(on_two_products(["NVIDIA-L40S", "NVIDIA-H200"], search));
+    assert_eq!(
+        refused,
+        ["the operator would refuse it: spec.search: 24 engines exceed the limit of 16: name fewer values"]
+    );
+}
+
+#[test]
+fn a_short_name_among_several_gpu_models_is_noted() {
+    let noted = noted(on_two_products(["h200", "NVIDIA-L40S"], ""));
+    assert_eq!(
+        noted,
+        [
+            "spec.search.gpuProducts is h200, which only nodes that are labelled by hand have: GPU feature discovery writes \
+          NVIDIA-H200"
+        ]
+    );
 }
 
 #[rstest]

@@ -101,6 +101,7 @@ mod tests {
             direction: Direction::Maximize,
             constraints,
             abort_fraction: 1.0,
+            prices_known: false,
             columns: Columns::default(),
             model: None,
         };

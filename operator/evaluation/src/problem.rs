@@ -259,6 +259,7 @@ impl Reader<'_> {
             objective: 0,
             direction: self.file.objective.direction,
             abort_fraction: 1.0,
+            prices_known: false,
             columns: Columns::default(),
             model: self.file.model,
         })

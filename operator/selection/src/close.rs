@@ -16,6 +16,7 @@ use slipway_crds::v1alpha1::{
 
 use crate::{
     bounds::{self, Interval},
+    cost::ReplicaPrice,
     rank,
 };
 
@@ -176,9 +177,19 @@ fn looked_for(inputs: &ProfileInputs, row: &Measurement) -> Interval {
         Some(Interval { value: latency.microseconds, lower: latency.lower, upper })
     };
     match inputs.optimize_for {
-        OptimizeFor::Throughput | OptimizeFor::Cost => bounds::throughput(row),
+        OptimizeFor::Throughput => bounds::throughput(row),
+        OptimizeFor::Cost => cost(inputs, row).unwrap_or_else(|| bounds::throughput(row)),
         OptimizeFor::Latency => of_latency().unwrap_or(Interval { value: i64::MAX, lower: 0, upper: i64::MAX }),
     }
+}
+
+/// What 1,000 cost, with its bounds, where GPU models of several prices are compared. At one price it is the throughput
+/// that tells points apart.
+fn cost(inputs: &ProfileInputs, row: &Measurement) -> Option<Interval> {
+    let price = ReplicaPrice::of_engine(inputs, &row.engine).filter(|_| !inputs.prices.is_empty())?;
+    let throughput = bounds::throughput(row);
+    let of = |per_kilosecond: i64| price.per_thousand(per_kilosecond.max(1));
+    Some(Interval { value: of(throughput.value)?, lower: of(throughput.upper)?, upper: of(throughput.lower)? })
 }
 
 #[cfg(test)]

@@ -48,9 +48,9 @@ impl ReplicaPrice {
         Self { microdollars_per_hour: price.per_hour.millionths().saturating_mul(i64::from(gpus.max(1))) }
     }
 
-    /// The price by which a campaign compares costs, if it does.
-    pub fn of_inputs(inputs: &ProfileInputs) -> Option<Self> {
-        inputs.price.as_ref().map(|price| Self::of(price, gpus(inputs)))
+    /// The price by which a campaign compares the costs of an engine, if it does.
+    pub fn of_engine(inputs: &ProfileInputs, engine: &str) -> Option<Self> {
+        inputs.price_of(engine).map(|price| Self::of(price, gpus(inputs)))
     }
 
     /// For an hour.

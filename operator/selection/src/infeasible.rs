@@ -112,11 +112,11 @@ fn target(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> u64 {
     throughput_per_kilosecond(inputs, driver_for(inputs, purpose)).unwrap_or(0)
 }
 
-/// The price of a replica and the most that 1,000 may cost, where the rows of a purpose count what is limited.
-fn affordable(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Option<(ReplicaPrice, i64)> {
+/// The most that 1,000 may cost, where the rows of a purpose count what is limited.
+fn affordable(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Option<i64> {
     let is_counted = |unit: ThroughputUnit| unit == driver_for(inputs, purpose).unit();
     let cost = inputs.cost.as_ref().filter(|cost| is_counted(cost.unit))?;
-    Some((ReplicaPrice::of_inputs(inputs)?, cost.max.millionths()))
+    Some(cost.max.millionths())
 }
 
 fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
@@ -127,7 +127,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
             Limit::new(ERROR_RATE, Bound::AtMost(most_errors)),
             Limit::new(THROUGHPUT, Bound::AtLeast(target(inputs, purpose) as f64)),
         ])
-        .chain(affordable(inputs, purpose).map(|(_, most)| Limit::new(COST, Bound::AtMost(most as f64))))
+        .chain(affordable(inputs, purpose).map(|most| Limit::new(COST, Bound::AtMost(most as f64))))
         .chain(of_gpus(inputs, purpose).map(|(limit, bound)| Limit::new(limit.figure.limit_name(), bound)))
         .collect()
 }
@@ -149,8 +149,10 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
     let total = f64::from(measurement.count) + f64::from(measurement.errors);
     let errors = (total > 0.0 && inputs.error_rate.is_some()).then(|| f64::from(measurement.errors) * 1e6 / total);
     let others = [Some(errors.unwrap_or(0.0)), Some(measurement.per_kilosecond as f64)];
-    let cost = affordable(inputs, measurement.purpose)
-        .map(|(price, _)| price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64));
+    let cost = affordable(inputs, measurement.purpose).map(|_| {
+        let price = ReplicaPrice::of_engine(inputs, &measurement.engine)?;
+        price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64)
+    });
     let gpus = of_gpus(inputs, measurement.purpose).map(|(limit, _)| figure(measurement, limit.figure).map(f64::from));
     objectives
         .iter()

@@ -44,7 +44,7 @@ pub fn ranked_by(
 fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
     let reaches = |target| natural(measurement.per_kilosecond) >= target;
     measurement.verdict == MeasurementVerdict::Feasible
-        && target_per_kilosecond(inputs, inputs.driver).is_none_or(reaches)
+        && target_per_kilosecond(inputs, &measurement.engine, inputs.driver).is_none_or(reaches)
 }
 
 /// The latency by which points are compared: that of the first objective, or the median where the driver does not
@@ -67,7 +67,8 @@ pub fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
         OptimizeFor::Throughput => measurement.per_kilosecond as f64,
         OptimizeFor::Cost => {
             // Without a price the replicas of a campaign, which hold the same, cost one unit each.
-            let price = ReplicaPrice::of_inputs(inputs).map_or(1, ReplicaPrice::microdollars_per_hour);
+            let price =
+                ReplicaPrice::of_engine(inputs, &measurement.engine).map_or(1, ReplicaPrice::microdollars_per_hour);
             measurement.per_kilosecond as f64 / price.max(1) as f64
         }
         OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),

@@ -41,7 +41,8 @@ pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incum
     }
 }
 
-/// Points that no other beats in both latency and throughput, as positions in `measurements`.
+/// Points that no other beats in latency, throughput and cost, as positions in `measurements`. At one price the cost
+/// follows from the throughput.
 pub fn front(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<i32> {
     let measured = |m: &Measurement| match m.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {
@@ -49,14 +50,19 @@ pub fn front(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<i32> {
         }
         MeasurementVerdict::Failed => false,
     };
+    let figures = |m: &Measurement| {
+        let throughput = m.per_kilosecond as f64;
+        let price = ReplicaPrice::of_engine(inputs, &m.engine).map_or(1, ReplicaPrice::microdollars_per_hour);
+        Some(vec![latency(inputs, m)?.microseconds as f64, throughput, throughput / price.max(1) as f64])
+    };
     let (positions, points): (Vec<usize>, Vec<Vec<f64>>) = measurements
         .iter()
         .enumerate()
         .filter(|(_, m)| measured(m))
-        .filter_map(|(index, m)| Some((index, vec![latency(inputs, m)?.microseconds as f64, m.per_kilosecond as f64])))
+        .filter_map(|(index, m)| Some((index, figures(m)?)))
         .unzip();
-    let front = Front::of(&points, &[Direction::Minimize, Direction::Maximize])
-        .expect("two objectives, and integers are finite");
+    let front = Front::of(&points, &[Direction::Minimize, Direction::Maximize, Direction::Maximize])
+        .expect("three objectives, and integers are finite");
     front.members().iter().take(MAX_FRONT).filter_map(|member| i32::try_from(positions[*member]).ok()).collect()
 }
 
@@ -89,7 +95,8 @@ pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
     let rate = measurement.per_kilosecond as f64 / 1_000.0;
     let latency = latency(inputs, measurement)
         .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));
-    let cost = ReplicaPrice::of_inputs(inputs).and_then(|price| price.per_thousand(measurement.per_kilosecond));
+    let price = ReplicaPrice::of_engine(inputs, &measurement.engine);
+    let cost = price.and_then(|price| price.per_thousand(measurement.per_kilosecond));
     let cost = cost.map_or_else(String::new, |cost| format!(", {} for 1,000 {unit}", dollars(cost)));
     let gpu = measurement.gpu.and_then(gpu_words).map_or_else(String::new, |figures| format!(", GPU {figures}"));
     format!("{}, {rate:.2} {unit} a second{latency}{cost}{gpu}", place(inputs, measurement))

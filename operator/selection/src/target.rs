@@ -7,10 +7,11 @@ use slipway_crds::v1alpha1::{
 
 use crate::cost::ReplicaPrice;
 
-/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that
-/// kind is asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
-pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
-    throughput_per_kilosecond(inputs, driver).max(affordable_per_kilosecond(inputs, driver))
+/// The throughput that one replica of an engine must reach, in what a driver counts, per 1,000 seconds; absent where
+/// nothing of that kind is asked for. Runs are asked of the confirm run, whatever the configurations were compared
+/// with.
+pub fn target_per_kilosecond(inputs: &ProfileInputs, engine: &str, driver: ProfilingDriver) -> Option<u64> {
+    throughput_per_kilosecond(inputs, driver).max(affordable_per_kilosecond(inputs, engine, driver))
 }
 
 /// The same as the spec's throughput has it.
@@ -20,9 +21,9 @@ pub fn throughput_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver
 }
 
 /// The same as the spec's cost has it: with less, 1,000 would cost more than they may.
-pub fn affordable_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
+pub fn affordable_per_kilosecond(inputs: &ProfileInputs, engine: &str, driver: ProfilingDriver) -> Option<u64> {
     let cost = inputs.cost.as_ref().filter(|cost| cost.unit == driver.unit())?;
-    Some(ReplicaPrice::of_inputs(inputs)?.least_per_kilosecond(cost.max.millionths()))
+    Some(ReplicaPrice::of_engine(inputs, engine)?.least_per_kilosecond(cost.max.millionths()))
 }
 
 /// What generates the load of measurements for a purpose: a confirm run always replays runs.

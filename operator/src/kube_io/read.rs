@@ -1,10 +1,10 @@
 //! Gets and lists objects. Reads IO.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{cmp::Reverse, fmt::Debug, sync::Arc};
 
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::APIGroup};
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt,
     api::ListParams,
     core::{DeserializeGuard, PartialObjectMeta},
 };
@@ -47,6 +47,9 @@ pub enum ReadError {
         source: Box<kube::Error>,
     },
 }
+
+/// Objects that are read for the latest that are wanted.
+const MOST_LOOKED_AT: usize = 10;
 
 /// A kind that can be read: namespaced, and known at compile time.
 pub trait Read:
@@ -145,6 +148,40 @@ impl Reader {
         K: Read,
     {
         Ok(readable(self.list::<DeserializeGuard<K>>(namespace, selector).await?))
+    }
+
+    /// Gives the objects of a kind of ours that were created last and are wanted, by label, at most so many. Those that
+    /// this version cannot read are left out. Of many that are not wanted only the latest are looked at.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn latest_readable<K>(
+        &self,
+        (namespace, selector): (&str, &str),
+        most: usize,
+        is_wanted: fn(&K) -> bool,
+    ) -> Result<Vec<K>, ReadError>
+    where
+        K: Read,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let list = api.list_metadata(&ListParams::default().labels(selector)).await;
+        let list = list.map_err(|source| ReadError::List {
+            kind: K::kind(&()).into_owned(),
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        })?;
+        let mut known = list.items;
+        known.sort_by_key(|object| Reverse(object.creation_timestamp().map(|created| created.0)));
+        let mut found = Vec::new();
+        for object in known.iter().take(MOST_LOOKED_AT) {
+            let object = self.get_readable::<K>(namespace, &object.name_any()).await?;
+            found.extend(object.filter(is_wanted));
+            if found.len() == most {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// Gets an object, if it exists. A glance may show what it was within the last moments where caches lack it.

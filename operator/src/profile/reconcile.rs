@@ -84,7 +84,7 @@ async fn observe_profile(
     let takes_over = status.phase.is_none() || (object.spec.inputs.is_asking() && status::ended(&status).is_none());
     let earlier = match takes_over {
         false => Vec::new(),
-        true => earlier(reader.list_readable::<Profile>(namespace, &of_agent(&object)).await?, name),
+        true => earlier(reader, &object, (namespace, name)).await?,
     };
     let agent = match status::ended(&status) {
         Some(_) => None,
@@ -115,12 +115,35 @@ async fn observe_profile(
     Ok(Some(Observed { object, world, pods }))
 }
 
+/// Campaigns of other agents that are read at most: their rows take memory.
+const OTHER_CAMPAIGNS: usize = 3;
+
 fn of_agent(object: &Profile) -> String {
     format!("{}={}", labels::AGENT_DEPLOYMENT, object.spec.agent_deployment)
 }
 
-/// The other campaigns of the same agent, the latest first.
-fn earlier(mut profiles: Vec<Profile>, name: &str) -> Vec<Earlier> {
+/// The other campaigns of the same agent and, until it has begun, the latest ones of other agents of the same model.
+/// The latest come first.
+async fn earlier(
+    reader: &Reader,
+    object: &Profile,
+    (namespace, name): (&str, &str),
+) -> Result<Vec<Earlier>, ReadError> {
+    let mut profiles = reader.list_readable::<Profile>(namespace, &of_agent(object)).await?;
+    let has_begun = object.status.as_ref().is_some_and(|status| status.phase.is_some());
+    if let Some(model) = object.labels().get(labels::MODEL_SOURCE).filter(|_| !has_begun) {
+        let agent = &object.spec.agent_deployment;
+        let others = format!("{}={model},{}!={agent}", labels::MODEL_SOURCE, labels::AGENT_DEPLOYMENT);
+        profiles.extend(reader.latest_readable::<Profile>((namespace, &others), OTHER_CAMPAIGNS, has_rows).await?);
+    }
+    Ok(views(profiles, name))
+}
+
+fn has_rows(profile: &Profile) -> bool {
+    profile.status.as_ref().is_some_and(|status| !status.measurements.is_empty())
+}
+
+fn views(mut profiles: Vec<Profile>, name: &str) -> Vec<Earlier> {
     profiles.retain(|profile| profile.name_any() != name);
     profiles.sort_by_key(|profile| Reverse(profile.creation_timestamp().map(|created| created.0)));
     let view = |profile: Profile| Earlier {

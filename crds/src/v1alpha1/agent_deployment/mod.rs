@@ -8,6 +8,7 @@ mod baseline;
 mod defaults;
 mod drift;
 mod figures;
+mod gpu_products;
 mod guardrail;
 mod model;
 mod no_build;
@@ -38,6 +39,7 @@ pub use baseline::{Baseline, RolloutBaseline};
 pub use defaults::{TakenDefaults, TakenVersion, VersionedBackend};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use figures::{CostFigures, ErrorRateFigures, LatencyFigures, ThroughputFigures};
+pub(in crate::v1alpha1) use gpu_products::selected as selected_nodes;
 pub use guardrail::Guardrail;
 pub use model::{
     Backend, Build, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace,
@@ -223,11 +225,10 @@ pub use vllm_features::{
         .message("backends without a build read no parameters of config.pbtxt: remove search.parameters, or use \
                   extraArgs")
         .field_path(".search.parameters"),
-    validation = Rule::new(
-        "has(self.model.upstream) || !has(self.engine) || self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
-         'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
-        .message("hardware.nodeSelector must name the one GPU model of all pods: add the label nvidia.com/gpu.product")
-        .field_path(".hardware.nodeSelector"),
+    validation = gpu_products::are_named(),
+    validation = gpu_products::are_named_once(),
+    validation = gpu_products::are_measured(),
+    validation = gpu_products::have_engines(),
     validation = upstream::has_engine(),
     validation = upstream::ENGINE.rule(),
     validation = upstream::PROFILING.rule(),

@@ -364,6 +364,16 @@ pub struct SearchSpace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 1_000_000)), extend("x-kubernetes-list-type" = "set"))]
     pub max_num_tokens: Vec<i32>,
+    /// GPU models to choose among, by the node label `nvidia.com/gpu.product`, the preferred one first. Each has
+    /// engines of its own. Absent means the one of `hardware.nodeSelector`. Requires `profiling`. Not allowed with
+    /// Custom.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(min = 2, max = 4),
+        inner(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub gpu_products: Vec<String>,
     /// Levels to measure: how many are in flight at once on one replica, requests with driver ModelAnalyzer and runs
     /// with AgentRun. A sidecar admits as many runs as the chosen level, or the largest if nothing is measured, and
     /// answers 429 beyond.
@@ -424,6 +434,7 @@ impl Default for SearchSpace {
             pipeline_parallel: Vec::new(),
             max_batch_size: Vec::new(),
             max_num_tokens: Vec::new(),
+            gpu_products: Vec::new(),
             concurrency: default_concurrency(),
             instances: Vec::new(),
             queue_delay_microseconds: Vec::new(),

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::recording::RecordingLevel;
 
-use super::{Authentication, Autoscaling, Preflight, Tracing};
+use super::{Authentication, Autoscaling, Preflight, Tracing, gpu_products};
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
 /// Nodes on which engines are built, measured and served.
@@ -21,6 +21,14 @@ pub struct Hardware {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
+}
+
+impl Hardware {
+    /// Gives those of the nodes that have a GPU model; all of them where none is named.
+    pub fn on(&self, gpu_product: Option<&str>) -> Self {
+        let node_selector = gpu_products::selected(&self.node_selector, gpu_product);
+        Self { node_selector, tolerations: self.tolerations.clone() }
+    }
 }
 
 /// The serving pods.

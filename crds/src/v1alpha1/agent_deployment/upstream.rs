@@ -173,7 +173,7 @@ pub(super) const SEARCH: Unused = Unused {
     is_absent: "!has(self.search) || !(has(self.search.precision) || has(self.search.kvCachePrecision) || \
                 has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \
                 has(self.search.maxBatchSize) || has(self.search.maxNumTokens) || has(self.search.instances) || \
-                has(self.search.parameters)) && (!has(self.search.concurrency) || \
+                has(self.search.parameters) || has(self.search.gpuProducts)) && (!has(self.search.concurrency) || \
                 size(self.search.concurrency) == 3 && self.search.concurrency.all(n, n in [1, 4, 8]))",
     message: "search chooses among engines, and model.upstream needs none: remove search, and say how many runs a pod \
               admits in model.upstream.maxInFlight",

@@ -33,6 +33,11 @@ pub struct ProfiledEngine {
     /// Backend of an engine without a build. Absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
+    /// GPU model that it is for, by the label `nvidia.com/gpu.product`. Absent where all engines are for that of
+    /// `placement`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub gpu_product: Option<String>,
     /// What `spec.profiling.prior` expects of it, level by level. Absent where it expects nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -59,6 +64,24 @@ pub struct ExpectedLevel {
     /// Time between two tokens.
     #[schemars(range(min = 1))]
     pub inter_token_microseconds: i64,
+}
+
+/// The point that an earlier campaign of the same model chose under another load. It is measured first, and counts for
+/// no more than any other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WarmStart {
+    /// Profile of the earlier campaign.
+    #[schemars(length(max = 63))]
+    pub profile: String,
+    /// Name of the Engine object.
+    #[schemars(length(max = 63))]
+    pub engine: String,
+    /// Name of the configuration.
+    #[schemars(length(max = 40))]
+    pub configuration: String,
+    /// Level: requests or runs in flight.
+    pub level: i32,
 }
 
 impl ProfiledEngine {

@@ -91,8 +91,9 @@ fn driver(space: &Space) -> Option<usize> {
     let is = |metric: &usize| space.metrics[*metric].kind == MetricKind::Throughput;
     let throughput = Some(space.objective).filter(is).or_else(|| of(MetricKind::Throughput))?;
     let timed = || of(MetricKind::PerToken).or_else(|| of(MetricKind::Latency));
-    let priced = prior::is_priced(&space.metrics[throughput].name) && space.metrics[throughput].prior.is_empty();
-    timed().filter(|_| priced).or(Some(throughput))
+    let is_priced = prior::is_priced(&space.metrics[throughput].name) && !space.prices_known;
+    let has_prior = !space.metrics[throughput].prior.is_empty();
+    timed().filter(|_| is_priced && !has_prior).or(Some(throughput))
 }
 
 /// Per arm and level, the expected ln throughput of one engine, whatever unit the driver has.

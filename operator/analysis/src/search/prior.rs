@@ -152,6 +152,7 @@ mod tests {
             direction: Direction::Maximize,
             constraints: Vec::new(),
             abort_fraction: 1.0,
+            prices_known: false,
             columns: Columns::default(),
             model,
         }

@@ -199,6 +199,9 @@ pub struct Space {
     pub constraints: Vec<Constraint>,
     /// Expected share of a run that an early verdict charges when the run is infeasible; 1 without early verdicts.
     pub abort_fraction: f64,
+    /// Whether metrics that are divided by money are divided by the arms' prices.
+    #[serde(default)]
+    pub prices_known: bool,
     /// What the prior columns are worth.
     #[serde(default)]
     pub columns: Columns,

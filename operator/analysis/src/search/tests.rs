@@ -30,6 +30,7 @@ fn space() -> Space {
         direction: Direction::Maximize,
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(100.0) }],
         abort_fraction: 0.2,
+        prices_known: false,
         columns: Columns::default(),
         model: None,
     }

@@ -180,11 +180,16 @@ fn limit_line(study: &Study<'_>, y: f64) -> String {
     )
 }
 
-/// Points of the front from the lowest throughput to the highest.
+/// Points of the front from the lowest throughput to the highest. Those that only their cost speaks for are not on the
+/// line of throughput and latency.
 fn front_of<'p, 'a>(points: &'p [Point<'a>], study: &Study<'_>) -> Vec<&'p Point<'a>> {
     let is_member =
         |point: &&Point<'_>| study.status().front.iter().any(|at| usize::try_from(*at).ok() == Some(point.position));
-    let mut members: Vec<&Point<'_>> = points.iter().filter(is_member).collect();
+    let members: Vec<&Point<'_>> = points.iter().filter(is_member).collect();
+    // Lower latencies are further down.
+    let beats = |a: &Point<'_>, b: &Point<'_>| a.x >= b.x && a.y >= b.y && (a.x > b.x || a.y > b.y);
+    let is_beaten = |of: &Point<'_>| members.iter().any(|other| beats(other, of));
+    let mut members: Vec<&Point<'_>> = members.iter().copied().filter(|member| !is_beaten(member)).collect();
     members.sort_by(|a, b| a.x.total_cmp(&b.x));
     members
 }

@@ -283,7 +283,8 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     pairs.extend(inputs.synthetic.iter().map(|runs| pair("Runs made up", made_up(runs))));
     pairs.push(pair("Load", api_name(&inputs.driver)));
     pairs.push(pair("Optimized for", api_name(&inputs.optimize_for)));
-    pairs.extend(study.status().price.as_ref().map(|price| pair("Price", price_words(price))));
+    let prices = study.status().price.iter().chain(&study.status().prices);
+    pairs.extend(prices.map(|price| pair("Price", price_words(price))));
     let used = duration(u64::try_from(study.status().gpu_milliseconds).unwrap_or(0).saturating_mul(1_000));
     let (hours, most) = (inputs.budget.gpu_hours.to_string(), inputs.budget.measurements);
     pairs.push(pair("Budget", format!("{} rows and {used} used, of {most} rows and {hours} h", study.status().rows)));

@@ -1,7 +1,10 @@
 //! What other objectives, prices and traffic would choose, as the rows of the campaign answer it. Pure.
 
 use slipway_crds::{
-    v1alpha1::agent_deployment::{OptimizeFor, ThroughputUnit, WrittenObjective},
+    v1alpha1::{
+        agent_deployment::{OptimizeFor, ThroughputUnit, WrittenObjective},
+        profile::ProfiledEngine,
+    },
     values::{PositiveDecimal, readable_duration},
 };
 use slipway_selection::{
@@ -50,7 +53,12 @@ fn questions(study: &Study<'_>) -> Vec<Asked> {
         words: format!("optimized for {}", api_name(&optimize_for)),
         question: Question { optimize_for: Some(optimize_for), ..Question::default() },
     };
-    let has_price = inputs.price.is_some() || study.status().price.is_some();
+    let status = study.status();
+    let is_priced = |engine: &ProfiledEngine| {
+        let found = inputs.priced_by((status.price.as_ref(), &status.prices), &engine.name);
+        inputs.price_of(&engine.name).or(found).is_some()
+    };
+    let has_price = inputs.engines.iter().all(is_priced);
     let others = [OptimizeFor::Throughput, OptimizeFor::Latency, OptimizeFor::Cost]
         .into_iter()
         .filter(|other| *other != inputs.optimize_for && (has_price || *other != OptimizeFor::Cost));

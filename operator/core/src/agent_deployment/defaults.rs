@@ -12,14 +12,11 @@
 use std::collections::BTreeSet;
 
 use slipway_backends::{check, gpu, no_build, tensorrt_llm::version};
-use slipway_crds::{
-    labels::GPU_PRODUCT,
-    v1alpha1::{
-        AgentDeploymentSpec,
-        agent_deployment::{
-            Backend, Checkpoint, EngineConfiguration, Precision, ProfilingDriver, ResolvedModel, ResolvedShape,
-            SearchSpace, TakenDefaults, TakenVersion, VersionedBackend,
-        },
+use slipway_crds::v1alpha1::{
+    AgentDeploymentSpec,
+    agent_deployment::{
+        Backend, Checkpoint, EngineConfiguration, Precision, ProfilingDriver, ResolvedModel, ResolvedShape,
+        SearchSpace, TakenDefaults, TakenVersion, VersionedBackend,
     },
 };
 
@@ -102,8 +99,9 @@ pub(super) fn precisions(world: &World, shape: Option<&ResolvedShape>) -> Vec<Pr
 fn own_precision(world: &World, shape: Option<&ResolvedShape>) -> Option<Precision> {
     let shape = shape.filter(|_| !is_custom(&world.spec))?;
     let checkpoint = check::Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
-    let product = world.spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
-    let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
+    // What the oldest of several GPU models computes in, all of them do.
+    let known = world.spec.gpu_products().into_iter().filter_map(|product| gpu::by_label(product).ok());
+    let sm = known.map(|gpu| gpu.sm).min();
     Precision::named(checkpoint.own_precision(shape.dtype.as_deref(), sm).name())
 }
 

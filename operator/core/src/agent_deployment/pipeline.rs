@@ -3,7 +3,7 @@
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
-        agent_deployment::{Authentication, SelectedArtifact, SelectedConfiguration, Upstream},
+        agent_deployment::{Authentication, Hardware, SelectedArtifact, SelectedConfiguration, Upstream},
         shared::ServingConfiguration,
     },
 };
@@ -40,7 +40,8 @@ fn measured(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
     Planned::of(|parts| {
         let prepared = parts.join(prepare(world))?;
         let choice = parts.join(profiling::decide(world, &prepared, inputs))?;
-        let plan = plan(world, artifact(world, &prepared, &choice), choice.level);
+        let hardware = world.spec.hardware.on(choice.engine.gpu_product.as_deref());
+        let plan = plan(world, artifact(world, &prepared, &choice), (hardware, choice.level));
         let hash = plan.hash()?.short().to_owned();
         let selected = selected(&choice);
         let news = news(world, &selected, &choice.basis);
@@ -54,7 +55,7 @@ fn elsewhere(world: &World, upstream: &Upstream, inputs: &PlanInputs) -> Plannin
         accepted_by_sidecars(world)?;
         parts.add(Parts::of_found(nothing_considered()));
         let served = Served::Upstream(ServedUpstream { upstream: upstream.clone() });
-        let plan = plan(world, served, upstream.max_in_flight);
+        let plan = plan(world, served, (world.spec.hardware.clone(), upstream.max_in_flight));
         let hash = plan.hash()?.short().to_owned();
         let selected = SelectedConfiguration {
             display_name: upstream.display_name(),
@@ -89,7 +90,7 @@ pub(super) fn considered(world: &World, plan: &RevisionPlan) -> Found {
 
 /// What serves what was chosen.
 fn artifact(world: &World, prepared: &Prepared, choice: &Choice) -> Served {
-    let BuiltEngine { reference, display_name, served_by, axes: _ } = &choice.engine;
+    let BuiltEngine { reference, display_name, served_by, gpu_product: _, axes: _ } = &choice.engine;
     Served::Artifact(ServedArtifact {
         engine: PlannedEngine {
             name: reference.identity.clone(),
@@ -105,15 +106,15 @@ fn artifact(world: &World, prepared: &Prepared, choice: &Choice) -> Served {
     })
 }
 
-/// The plan of what serves, with so many runs in flight on one replica.
-fn plan(world: &World, served: Served, max_in_flight: i32) -> RevisionPlan {
+/// The plan of what serves: on which nodes, and with so many runs in flight on one replica.
+fn plan(world: &World, served: Served, (hardware, max_in_flight): (Hardware, i32)) -> RevisionPlan {
     RevisionPlan {
         layout: Layout::CURRENT,
         served,
         max_in_flight,
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
-        hardware: world.spec.hardware.clone(),
+        hardware,
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources: Some(world.settings.jobs.worker_resources.clone()),
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),

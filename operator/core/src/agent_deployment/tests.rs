@@ -18,6 +18,7 @@ mod defaults;
 mod drift;
 mod fixtures;
 mod gitops;
+mod gpu_products;
 mod in_place;
 mod layouts;
 mod no_build;

@@ -15,10 +15,19 @@ use super::table::{Curve, Point, Setup, Table, Traffic};
 pub struct Subject<'a> {
     /// Reference of the model, as the spec has it.
     pub model: &'a str,
-    /// GPU of the campaign's pods, by the label `nvidia.com/gpu.product`.
-    pub gpu_product: &'a str,
     /// Levels, ascending.
     pub levels: &'a [i32],
+}
+
+/// An engine whose rows are looked for.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    /// What serves it.
+    pub served_by: ServedBy,
+    /// GPU of its pods, by the label `nvidia.com/gpu.product`.
+    pub gpu_product: String,
+    /// The point of the build axes that it is.
+    pub axes: EngineAxes,
 }
 
 /// Why a row is of no engine of a campaign. The order is that in which it is asked.
@@ -52,11 +61,7 @@ impl Mismatch {
 ///
 /// # Errors
 /// In words: that the table is of another model or of several kinds of requests, or that no row is of an engine.
-pub fn expected(
-    table: &Table,
-    subject: Subject<'_>,
-    engines: &[(ServedBy, EngineAxes)],
-) -> Result<Vec<Vec<ExpectedLevel>>, String> {
+pub fn expected(table: &Table, subject: Subject<'_>, engines: &[Sought]) -> Result<Vec<Vec<ExpectedLevel>>, String> {
     let curves: Vec<(&Setup, &Curve)> =
         table.curves.iter().filter(|(setup, _)| is_same_model(&setup.model, subject.model)).collect();
     if curves.is_empty() {
@@ -68,10 +73,10 @@ pub fn expected(
         ));
     }
     one_traffic(&curves)?;
-    let of_engine = |(served_by, axes): &(ServedBy, EngineAxes)| levels(&curves, subject, (*served_by, axes));
+    let of_engine = |engine: &Sought| levels(&curves, subject, engine);
     let expected: Vec<Vec<ExpectedLevel>> = engines.iter().map(of_engine).collect();
     match expected.iter().all(Vec::is_empty) {
-        true => Err(of_none(&curves, subject, engines)),
+        true => Err(of_none(&curves, engines)),
         false => Ok(expected),
     }
 }
@@ -89,10 +94,10 @@ fn one_traffic(curves: &[(&Setup, &Curve)]) -> Result<(), String> {
     }
 }
 
-fn levels(curves: &[(&Setup, &Curve)], subject: Subject<'_>, engine: (ServedBy, &EngineAxes)) -> Vec<ExpectedLevel> {
-    let own = || curves.iter().filter(|(setup, _)| mismatch(setup, subject.gpu_product, engine).is_none());
+fn levels(curves: &[(&Setup, &Curve)], subject: Subject<'_>, engine: &Sought) -> Vec<ExpectedLevel> {
+    let own = || curves.iter().filter(|(setup, _)| mismatch(setup, engine).is_none());
     // An engine that says nothing of its KV cache has 16 bits, unless its checkpoint says otherwise.
-    let is_usual = |setup: &Setup| is_auto(engine.1) && is_of_16_bits(&setup.kv_cache);
+    let is_usual = |setup: &Setup| is_auto(&engine.axes) && is_of_16_bits(&setup.kv_cache);
     let has_usual = own().any(|(setup, _)| is_usual(setup));
     let mut points: BTreeMap<u32, Point> = BTreeMap::new();
     for (load, point) in own().filter(|(setup, _)| !has_usual || is_usual(setup)).flat_map(|(_, curve)| &curve.points) {
@@ -105,13 +110,13 @@ fn levels(curves: &[(&Setup, &Curve)], subject: Subject<'_>, engine: (ServedBy, 
 }
 
 /// What a row's setup differs in from an engine, if anything.
-fn mismatch(setup: &Setup, gpu_product: &str, (served_by, axes): (ServedBy, &EngineAxes)) -> Option<Mismatch> {
+fn mismatch(setup: &Setup, Sought { served_by, gpu_product, axes }: &Sought) -> Option<Mismatch> {
     let parallel = |ways: Option<i32>| ways.and_then(|ways| u32::try_from(ways).ok()).unwrap_or(1);
     let split = (setup.split.tensor_parallel, setup.split.pipeline_parallel);
     let is_split_alike =
         !setup.split.is_more && split == (parallel(axes.tensor_parallel), parallel(axes.pipeline_parallel));
     let alike = [
-        (Mismatch::Backend, backend(served_by) == Some(setup.backend.as_str())),
+        (Mismatch::Backend, backend(*served_by) == Some(setup.backend.as_str())),
         (Mismatch::Gpu, is_same_gpu(&setup.system, gpu_product)),
         (Mismatch::Split, is_split_alike),
         (Mismatch::Precision, is_same_precision(setup, axes.precision)),
@@ -121,23 +126,25 @@ fn mismatch(setup: &Setup, gpu_product: &str, (served_by, axes): (ServedBy, &Eng
 }
 
 /// The words for a table of which no row is of an engine, with the number of rows for each reason.
-fn of_none(curves: &[(&Setup, &Curve)], subject: Subject<'_>, engines: &[(ServedBy, EngineAxes)]) -> String {
+fn of_none(curves: &[(&Setup, &Curve)], engines: &[Sought]) -> String {
     let mut rows: BTreeMap<Mismatch, usize> = BTreeMap::new();
     for (setup, curve) in curves {
         // The engine that a row comes nearest to.
-        let of = |(served_by, axes): &(ServedBy, EngineAxes)| mismatch(setup, subject.gpu_product, (*served_by, axes));
-        let furthest = engines.iter().map(|engine| of(engine).unwrap_or(Mismatch::Level)).max();
+        let of = |engine: &Sought| mismatch(setup, engine).unwrap_or(Mismatch::Level);
+        let furthest = engines.iter().map(of).max();
         *rows.entry(furthest.unwrap_or(Mismatch::Backend)).or_default() += curve.rows;
     }
     let counted = Mismatch::ALL.into_iter().filter_map(|why| Some((rows.get(&why)?, why.what())));
     let counted: Vec<String> = counted.map(|(count, what)| format!("{count} of {what}")).collect();
     let total: usize = curves.iter().map(|(_, curve)| curve.rows).sum();
-    let backends: BTreeSet<&str> = engines.iter().filter_map(|(served_by, _)| backend(*served_by)).collect();
+    let backends: BTreeSet<&str> = engines.iter().filter_map(|engine| backend(engine.served_by)).collect();
+    let products: BTreeSet<&str> = engines.iter().map(|engine| engine.gpu_product.as_str()).collect();
+    let listed = |names: BTreeSet<&str>| names.into_iter().collect::<Vec<_>>().join(" or ");
     format!(
         "of its {total} rows of this model none is of an engine of {} on {}: {}; give a table of the search space, or \
          remove spec.profiling.prior",
-        backends.into_iter().collect::<Vec<_>>().join(" or "),
-        subject.gpu_product,
+        listed(backends),
+        listed(products),
         counted.join(", ")
     )
 }

@@ -10,6 +10,6 @@ mod table;
 mod tests;
 
 pub use self::{
-    engine::{Subject, expected},
+    engine::{Sought, Subject, expected},
     table::Table,
 };

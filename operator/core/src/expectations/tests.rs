@@ -8,7 +8,7 @@ use slipway_crds::v1alpha1::{
     profile::{EngineAxes, ExpectedLevel},
 };
 
-use super::{Subject, Table, expected};
+use super::{Sought, Subject, Table, expected};
 
 /// The header of AIConfigurator 0.11's `pareto.csv`.
 const HEADER: &str = "model,isl,osl,prefix,concurrency,request_rate,bs,global_bs,ttft,tpot,request_latency,\
@@ -78,18 +78,22 @@ fn axes(precision: Precision, tensor_parallel: i32) -> EngineAxes {
 
 const OF_TOOLS: ServedBy = ServedBy::TensorRtLlm { ranks: 2, entry: EngineEntry::Engine };
 
-const SUBJECT: Subject<'_> =
-    Subject { model: "hf://Qwen/Qwen3-32B@main", gpu_product: "NVIDIA-H200", levels: &[4, 8, 16, 32, 64] };
+const SUBJECT: Subject<'_> = Subject { model: "hf://Qwen/Qwen3-32B@main", levels: &[4, 8, 16, 32, 64] };
+
+/// An engine on an H200.
+fn sought(served_by: ServedBy, axes: EngineAxes) -> Sought {
+    Sought { served_by, gpu_product: "NVIDIA-H200".to_owned(), axes }
+}
 
 /// What is expected of an FP8 engine of two GPUs: levels with requests per 1,000 seconds.
 fn of_fp8(rows: &[Written]) -> Result<Vec<(i32, i64)>, String> {
-    let all = expected(&table(rows), SUBJECT, &[(OF_TOOLS, axes(Precision::FP8, 2))])?;
+    let all = expected(&table(rows), SUBJECT, &[sought(OF_TOOLS, axes(Precision::FP8, 2))])?;
     Ok(all[0].iter().map(|of| (of.level, of.per_kilosecond)).collect())
 }
 
 #[test]
 fn a_row_of_upstreams_table_is_what_is_expected_at_its_level() {
-    let all = expected(&table(&[ROW]), SUBJECT, &[(OF_TOOLS, axes(Precision::FP8, 2))]);
+    let all = expected(&table(&[ROW]), SUBJECT, &[sought(OF_TOOLS, axes(Precision::FP8, 2))]);
     let level = ExpectedLevel {
         level: 8,
         per_kilosecond: 500,
@@ -120,8 +124,8 @@ fn a_table_without_latencies_of_requests_has_those_of_littles_law() {
     let short =
         "model,system,backend,concurrency,tp,gemm,seq/s,ttft,tpot\nQWEN3_32B,h200_sxm,trtllm,8,2,fp8,0.5,400,15\n";
     let engine = EngineAxes { kv_cache_precision: None, ..axes(Precision::FP8, 2) };
-    let all =
-        expected(&Table::read(short).expect("a table"), SUBJECT, &[(OF_TOOLS, engine)]).expect("it is of the model");
+    let all = expected(&Table::read(short).expect("a table"), SUBJECT, &[sought(OF_TOOLS, engine)])
+        .expect("it is of the model");
     assert_eq!(all[0][0].request_microseconds, 16_000_000);
 }
 
@@ -164,7 +168,7 @@ fn a_model_has_the_names_that_people_give_it(#[case] model: &'static str, #[case
     let all = expected(
         &table(&[Written { model: written, ..ROW }]),
         Subject { model, ..SUBJECT },
-        &[(OF_TOOLS, axes(Precision::FP8, 2))],
+        &[sought(OF_TOOLS, axes(Precision::FP8, 2))],
     );
     assert_eq!(all.map(|all| all[0].len()), Ok(1));
 }
@@ -174,7 +178,7 @@ fn a_table_of_another_model_is_refused_with_both_names() {
     let subject = Subject { model: "hf://meta-llama/Llama-3.1-8B@main", ..SUBJECT };
     let rows = [ROW, Written { model: "Qwen/Qwen3-32B-FP8", ..ROW }];
     assert_eq!(
-        expected(&table(&rows), subject, &[(OF_TOOLS, axes(Precision::FP8, 2))]),
+        expected(&table(&rows), subject, &[sought(OF_TOOLS, axes(Precision::FP8, 2))]),
         Err("its rows are of Qwen/Qwen3-32B, Qwen/Qwen3-32B-FP8, and spec.model.uri is \
              hf://meta-llama/Llama-3.1-8B@main: give AIConfigurator that model, or correct the column model"
             .to_owned())
@@ -195,7 +199,7 @@ fn rows_of_several_kinds_of_requests_are_refused() {
 fn an_engine_whose_cache_is_not_named_has_the_rows_of_16_bits_if_there_are_some() {
     let engine = EngineAxes { kv_cache_precision: Some(KvCachePrecision::Auto), ..axes(Precision::FP8, 2) };
     let of = |rows: &[Written]| {
-        let all = expected(&table(rows), SUBJECT, &[(OF_TOOLS, engine.clone())]).expect("rows of it");
+        let all = expected(&table(rows), SUBJECT, &[sought(OF_TOOLS, engine.clone())]).expect("rows of it");
         all[0].iter().map(|of| of.per_kilosecond).collect::<Vec<_>>()
     };
     let usual = Written { kv_cache: "bfloat16", per_second: "0.3", ..ROW };
@@ -207,7 +211,7 @@ fn backends_without_a_build_have_rows_of_their_own() {
     let vllm = ServedBy::NoBuild(NoBuildBackend::VLLMOpenAI);
     let py_torch = ServedBy::NoBuild(NoBuildBackend::TensorRTLLMPyTorch);
     let rows = [ROW, Written { backend: "vllm", per_second: "0.7", ..ROW }];
-    let engines = [vllm, py_torch].map(|served_by| (served_by, axes(Precision::FP8, 2)));
+    let engines = [vllm, py_torch].map(|served_by| sought(served_by, axes(Precision::FP8, 2)));
     let all = expected(&table(&rows), SUBJECT, &engines).expect("rows of both");
     assert_eq!([all[0][0].per_kilosecond, all[1][0].per_kilosecond], [700, 500]);
 }

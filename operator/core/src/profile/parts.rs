@@ -3,7 +3,7 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::JobAttempt,
-    profile::{AskedEngine, Infeasible, MeasuredEngine, Measurement, NotMeasured, ProfileChoice},
+    profile::{AskedEngine, Infeasible, MeasuredEngine, Measurement, NotMeasured, ProfileChoice, WarmStart},
 };
 
 use crate::parts::{self, Findings};
@@ -26,6 +26,8 @@ pub struct Found {
     pub measurements: Vec<Measurement>,
     /// What was not measured, and why. Entries that are already known are left out.
     pub not_measured: Vec<NotMeasured>,
+    /// What the search begins with.
+    pub warm_start: Option<WarmStart>,
     /// Engines that the search asks for. A known one gets its artifact.
     pub asked: Vec<AskedEngine>,
     /// Engines whose measurements have ended.
@@ -42,10 +44,11 @@ pub struct Found {
 
 impl Findings for Found {
     fn and(self, later: Self) -> Self {
-        let Self { measurements, not_measured, asked, engines, jobs, front, choice, infeasible } = later;
+        let Self { measurements, not_measured, warm_start, asked, engines, jobs, front, choice, infeasible } = later;
         Self {
             measurements: [self.measurements, measurements].concat(),
             not_measured: [self.not_measured, not_measured].concat(),
+            warm_start: warm_start.or(self.warm_start),
             asked: [self.asked, asked].concat(),
             engines: [self.engines, engines].concat(),
             jobs: [self.jobs, jobs].concat(),
@@ -64,10 +67,11 @@ impl Found {
 
     /// The status with what was found out.
     pub fn into_status(self, before: ProfileStatus) -> ProfileStatus {
-        let Self { measurements, not_measured, asked, engines, jobs, front, choice, infeasible } = self;
+        let Self { measurements, not_measured, warm_start, asked, engines, jobs, front, choice, infeasible } = self;
         ProfileStatus {
             measurements: measurements.into_iter().fold(before.measurements, with_row),
             not_measured: not_measured.into_iter().fold(before.not_measured, with_not_measured),
+            warm_start: warm_start.or(before.warm_start),
             asked: asked.into_iter().fold(before.asked, with_asked),
             engines: [before.engines, engines].concat(),
             jobs: jobs.into_iter().fold(before.jobs, with_attempt),

@@ -1,5 +1,7 @@
 //! The status of a Profile. Pure.
 
+use std::collections::BTreeMap;
+
 use slipway_crds::{
     conditions::{ConditionType, Reason},
     v1alpha1::{
@@ -93,8 +95,7 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus
             (ProfilePhase::Failed, message, drafts)
         }
     };
-    let price = found.price.clone().or_else(|| price(world));
-    let found = ProfileStatus { measurements: priced(world, price.as_ref(), found.measurements), price, ..found };
+    let found = priced(world, found);
     let own = found.measurements.iter().filter(|row| row.measured_in.is_none());
     let dated = |draft| dated(draft, &world.status.conditions, (world.generation, world.now));
     ProfileStatus {
@@ -108,17 +109,29 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus
     }
 }
 
-/// The price that costs are compared by, or that the operator's configuration has for these pods.
-fn price(world: &ProfileWorld) -> Option<HourlyPrice> {
+/// The status with the prices that costs are compared by, or that the operator's configuration has for these pods. All
+/// rows have what they cost: also those that were measured before there was a price, and at another one.
+fn priced(world: &ProfileWorld, found: ProfileStatus) -> ProfileStatus {
     let inputs = &world.spec.inputs;
-    let configured = || world.settings.prices.of(&inputs.placement.node_selector, gpus(inputs)).ok();
-    inputs.price.clone().or_else(configured)
-}
-
-/// The rows with what they cost: also those that were measured before there was a price, and at another one.
-fn priced(world: &ProfileWorld, price: Option<&HourlyPrice>, rows: Vec<Measurement>) -> Vec<Measurement> {
-    let Some(price) = price.map(|price| ReplicaPrice::of(price, gpus(&world.spec.inputs))) else { return rows };
-    rows.into_iter().map(|row| Measurement { cost: price.of_row(&row), ..row }).collect()
+    let held = gpus(inputs);
+    let products = inputs.gpu_products();
+    let configured = |of: &BTreeMap<String, String>| world.settings.prices.of(of, held).ok();
+    let only = || found.price.clone().or_else(|| inputs.price.clone());
+    let price = only().or_else(|| configured(&inputs.placement.node_selector)).filter(|_| products.is_empty());
+    // A GPU model that has none yet gets one as soon as the configuration has it.
+    let of_product = |product: &str| {
+        let is_its = |price: &&HourlyPrice| price.gpu_product.as_deref() == Some(product);
+        let known = inputs.prices.iter().chain(&found.prices).find(is_its).cloned();
+        known.or_else(|| configured(&inputs.node_selector_with(product)))
+    };
+    let prices: Vec<HourlyPrice> = products.iter().filter_map(|product| of_product(product)).collect();
+    let with_cost = |row: Measurement| match inputs.priced_by((price.as_ref(), &prices), &row.engine) {
+        Some(price) => Measurement { cost: ReplicaPrice::of(price, held).of_row(&row), ..row },
+        None if !products.is_empty() => Measurement { cost: None, ..row },
+        None => row,
+    };
+    let measurements = found.measurements.into_iter().map(with_cost).collect();
+    ProfileStatus { measurements, price, prices, ..found }
 }
 
 /// The text, cut to what a field of the status holds.

@@ -26,7 +26,8 @@ pub fn objects(world: &World) -> Vec<Value> {
     let Some(profiling) = &world.spec.profiling else { return Vec::new() };
     let inputs = inputs(world, profiling);
     let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash: "0123456789".to_owned(), inputs };
-    let profile = profiling::build::profile::profile(world, &format!("{}-0123456789", world.name), spec);
+    let profile =
+        profiling::build::profile::profile(world, &format!("{}-0123456789", world.name), (spec, "abcdef0123"));
     let world = profile_world(&profile);
     let ProfileInputs { engines, configurations, .. } = &world.spec.inputs;
     let (engine, configuration) = (&engines[0], configurations.last().expect("inputs have a configuration"));

@@ -242,6 +242,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         dataset: &objective.dataset.config_map,
         custom,
         served_by: served_by(world),
+        gpu_product: None,
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = engines::build::quality_job::quality_job(world, "quality-0123456789-1", &engine, inputs);

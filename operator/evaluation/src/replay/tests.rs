@@ -46,6 +46,7 @@ fn problem(throughputs: &[[f64; 4]], limit: f64) -> Problem {
         direction: Direction::Maximize,
         constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(limit) }],
         abort_fraction: 1.0,
+        prices_known: false,
         columns: Columns::default(),
         model: None,
     };

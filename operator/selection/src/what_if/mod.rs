@@ -18,7 +18,7 @@ pub use crate::bounds::Interval;
 
 pub use self::{
     figures::{Cost, Fleet},
-    question::{AskedObjective, Question, Unanswerable, Which},
+    question::{AskedObjective, AskedPrice, Question, Unanswerable, Which},
 };
 use crate::{
     bounds, close,
@@ -154,9 +154,9 @@ fn is_choice(choice: &ProfileChoice, row: &Measurement) -> bool {
 /// had less load than is asked about: they show nothing of it.
 fn rejudged(inputs: &ProfileInputs, asked: &ProfileInputs, measurements: &[Measurement]) -> Rejudged {
     let is_judged_alike = inputs.objectives == asked.objectives && inputs.error_rate == asked.error_rate;
-    let of_runs = |inputs: &ProfileInputs| target_per_kilosecond(inputs, ProfilingDriver::AgentRun);
-    let (before, target) = (of_runs(inputs), of_runs(asked));
     let has_load = |row: &Measurement| {
+        let of_runs = |inputs| target_per_kilosecond(inputs, &row.engine, ProfilingDriver::AgentRun);
+        let (before, target) = (of_runs(inputs), of_runs(asked));
         row.purpose != MeasurementPurpose::Confirm
             || target <= before
             || target.is_some_and(|target| crate::natural(row.per_kilosecond) >= target)
@@ -206,7 +206,7 @@ fn chosen(asked: &ProfileInputs, known: &Rejudged, point: usize) -> Choice {
         why: select::why(asked, &known.rows, point),
         per_kilosecond: bounds::throughput(row),
         latencies: row.latencies.iter().filter(is_bounded).cloned().collect(),
-        cost: ReplicaPrice::of_inputs(asked).and_then(|price| figures::cost(price, row)),
+        cost: ReplicaPrice::of_engine(asked, &row.engine).and_then(|price| figures::cost(price, row)),
         fleet: None,
     }
 }
@@ -222,7 +222,7 @@ fn fleet(
     let unit = question.unit.unwrap_or(asked.driver.unit());
     let confirm = confirm.filter(|_| unit == ThroughputUnit::Runs);
     let row = if unit == asked.driver.unit() { point } else { confirm? };
-    figures::fleet((traffic, unit), (row, confirm), (ReplicaPrice::of_inputs(asked), question.replicas))
+    figures::fleet((traffic, unit), (row, confirm), (ReplicaPrice::of_engine(asked, &point.engine), question.replicas))
 }
 
 #[cfg(test)]

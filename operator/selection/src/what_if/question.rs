@@ -1,6 +1,7 @@
 //! What is asked: other inputs of a Profile whose rows are known. Pure.
 
 use slipway_crds::{
+    labels::GPU_PRODUCT,
     v1alpha1::{
         ProfileStatus,
         agent_deployment::{
@@ -24,8 +25,8 @@ pub struct Question {
     pub objectives: Vec<AskedObjective>,
     /// Maximum share of failed requests or runs.
     pub error_rate_max: Option<Percent>,
-    /// US dollars an hour for one GPU, or for a pod without a GPU.
-    pub price: Option<PositiveDecimal>,
+    /// Prices of one GPU, or of a pod without a GPU.
+    pub prices: Vec<AskedPrice>,
     /// Maximum in US dollars for 1,000 requests or runs.
     pub cost_max: Option<PositiveDecimal>,
     /// Requests or runs a second over all replicas.
@@ -34,6 +35,15 @@ pub struct Question {
     pub replicas: Option<i32>,
     /// What cost and traffic count. Absent means what the Profile's driver counts.
     pub unit: Option<ThroughputUnit>,
+}
+
+/// A price of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedPrice {
+    /// GPU model, by the label `nvidia.com/gpu.product`. Absent means every one without a price of its own.
+    pub gpu_product: Option<String>,
+    /// US dollars an hour.
+    pub per_hour: PositiveDecimal,
 }
 
 /// A latency objective of a question.
@@ -82,6 +92,12 @@ pub enum Unanswerable {
     /// Costs are asked for, and there is no price.
     #[error("costs need a price, and neither the question nor the Profile has one: give the price of an hour")]
     NoPrice,
+    /// Costs are asked for, and a GPU model has no price.
+    #[error(
+        "costs need a price of each GPU model, and neither the question nor the Profile has one of {0}: give the price \
+         of an hour"
+    )]
+    NoPriceOf(String),
     /// The rows count something else.
     #[error("the measurements count {counted}, not {asked}: ask in {counted}")]
     NotCounted {
@@ -106,7 +122,8 @@ pub(super) fn asked(
     question: &Question,
 ) -> Result<ProfileInputs, Unanswerable> {
     let unit = question.unit.unwrap_or(inputs.driver.unit());
-    let mut asked = ProfileInputs { price: price(inputs, status, question), ..inputs.clone() };
+    let (price, prices) = (price(inputs, status, question), prices(inputs, status, question));
+    let mut asked = ProfileInputs { price, prices, ..inputs.clone() };
     asked.optimize_for = question.optimize_for.unwrap_or(inputs.optimize_for);
     for objective in &question.objectives {
         asked.objectives = with_objective(asked.objectives, objective, &status.measurements)?;
@@ -117,8 +134,8 @@ pub(super) fn asked(
     if let Some(max) = &question.cost_max {
         asked.cost = Some(CostObjective { max: max.clone(), unit: counted(inputs, unit)? });
     }
-    if asked.price.is_none() && (asked.cost.is_some() || asked.optimize_for == OptimizeFor::Cost) {
-        return Err(Unanswerable::NoPrice);
+    if asked.cost.is_some() || asked.optimize_for == OptimizeFor::Cost {
+        has_prices(&asked)?;
     }
     if let Some(replicas) = question.replicas.filter(|replicas| *replicas < 1 || question.traffic.is_none()) {
         return Err(Unanswerable::Replicas(replicas));
@@ -142,12 +159,52 @@ fn counted(inputs: &ProfileInputs, unit: ThroughputUnit) -> Result<ThroughputUni
     Err(Unanswerable::NotCounted { asked: unit.words(), counted: inputs.driver.unit().words() })
 }
 
+/// Whether every engine has a price.
+fn has_prices(asked: &ProfileInputs) -> Result<(), Unanswerable> {
+    let unpriced = asked.engines.iter().find(|engine| asked.price_of(&engine.name).is_none());
+    match unpriced.map(|engine| &engine.gpu_product) {
+        None => Ok(()),
+        Some(None) => Err(Unanswerable::NoPrice),
+        Some(Some(product)) => Err(Unanswerable::NoPriceOf(product.clone())),
+    }
+}
+
+/// The price of all engines.
 fn price(inputs: &ProfileInputs, status: &ProfileStatus, question: &Question) -> Option<HourlyPrice> {
+    let label = inputs.placement.node_selector.get(GPU_PRODUCT).map(String::as_str);
     let known = inputs.price.as_ref().or(status.price.as_ref());
-    let Some(per_hour) = &question.price else { return known.cloned() };
-    let label = || inputs.placement.node_selector.get("nvidia.com/gpu.product").cloned();
-    let gpu_product = label().filter(|_| gpus(inputs) > 0);
-    Some(HourlyPrice { gpu_product, spot: false, per_hour: per_hour.clone() })
+    let named = question.price_of(label).map(|per_hour| HourlyPrice {
+        gpu_product: label.filter(|_| gpus(inputs) > 0).map(str::to_owned),
+        spot: false,
+        per_hour: per_hour.clone(),
+    });
+    named.or_else(|| known.cloned())
+}
+
+/// The prices of several GPU models, as far as they are known.
+fn prices(inputs: &ProfileInputs, status: &ProfileStatus, question: &Question) -> Vec<HourlyPrice> {
+    let known = if inputs.prices.is_empty() { &status.prices } else { &inputs.prices };
+    let of = |product: &str| {
+        let named = question.price_of(Some(product)).map(|per_hour| HourlyPrice {
+            gpu_product: Some(product.to_owned()),
+            spot: false,
+            per_hour: per_hour.clone(),
+        });
+        named.or_else(|| known.iter().find(|price| price.gpu_product.as_deref() == Some(product)).cloned())
+    };
+    inputs.gpu_products().into_iter().filter_map(of).collect()
+}
+
+impl Question {
+    /// The price of a GPU model: its own comes before that of any.
+    fn price_of(&self, gpu_product: Option<&str>) -> Option<&PositiveDecimal> {
+        let is_of = |price: &&AskedPrice| match &price.gpu_product {
+            None => true,
+            Some(named) => Some(named.as_str()) == gpu_product,
+        };
+        let price = self.prices.iter().filter(is_of).max_by_key(|price| price.gpu_product.is_some());
+        price.map(|price| &price.per_hour)
+    }
 }
 
 fn with_objective(

@@ -55,6 +55,10 @@ fn ask(profile: &Value, question: &Question) -> Result<Answer, Unanswerable> {
     answer(&profile.spec.inputs, &profile.status.expect("a status"), question)
 }
 
+fn price(gpu_product: Option<&str>, per_hour: &str) -> AskedPrice {
+    AskedPrice { gpu_product: gpu_product.map(str::to_owned), per_hour: per_hour.parse().expect("a price") }
+}
+
 fn chosen_by(profile: &Value, question: &Question) -> Choice {
     ask(profile, question).expect("an answer").choice.expect("a choice")
 }
@@ -106,7 +110,7 @@ fn where_nothing_meets_the_objectives_it_says_what_it_would_take() {
 fn a_price_gives_costs_with_bounds_and_a_limit_on_them_binds() {
     let priced = |cost_max: Option<&str>| Question {
         optimize_for: Some(OptimizeFor::Cost),
-        price: Some("1.8".parse().expect("a price")),
+        prices: vec![price(None, "1.8")],
         cost_max: cost_max.map(|max| max.parse().expect("a number")),
         ..Question::default()
     };
@@ -127,7 +131,7 @@ fn a_price_gives_costs_with_bounds_and_a_limit_on_them_binds() {
 fn a_traffic_needs_replicas_and_a_number_of_them_rules_points_out() {
     let traffic = |replicas| Question {
         traffic: Some("20".parse().expect("a number")),
-        price: Some("1.8".parse().expect("a price")),
+        prices: vec![price(None, "1.8")],
         replicas,
         ..Question::default()
     };
@@ -187,4 +191,42 @@ fn a_profile_without_rows_answers_nothing() {
     let mut profile = profile();
     profile["status"] = json!({"phase": "Exploring"});
     assert_eq!(ask(&profile, &Question::default()), Err(Unanswerable::NoRows));
+}
+
+/// The same rows on two GPU models: those of engine-b are a quarter less.
+fn on_two_products() -> Value {
+    let mut profile = profile();
+    let engine = |name: &str, product: &str| json!({"name": name, "manifestDigest": name, "displayName": product.to_lowercase(), "gpuProduct": product});
+    profile["spec"]["inputs"]["engines"] = json!([engine("engine-a", "NVIDIA-H200"), engine("engine-b", "NVIDIA-L4")]);
+    let mut slower = row(4, 6_750, 180);
+    slower["engine"] = json!("engine-b");
+    profile["status"]["measurements"].as_array_mut().expect("rows").push(slower);
+    profile
+}
+
+#[test]
+fn of_two_gpu_models_the_cheaper_run_is_chosen_by_the_price_of_each() {
+    let at = |per_hour: &str| Question {
+        optimize_for: Some(OptimizeFor::Cost),
+        prices: vec![price(Some("NVIDIA-H200"), "4"), price(Some("NVIDIA-L4"), per_hour)],
+        ..Question::default()
+    };
+    let cheap = chosen_by(&on_two_products(), &at("0.8"));
+    assert_eq!((cheap.engine.as_str(), cheap.level), ("engine-b", 4));
+    assert_eq!(cheap.cost.expect("a cost").microdollars_per_replica_hour, 1_600_000, "two GPUs");
+    assert_eq!(chosen_by(&on_two_products(), &at("3.9")).engine, "engine-a", "a quarter less for nearly the price");
+}
+
+#[test]
+fn a_gpu_model_without_a_price_is_named_where_costs_are_compared() {
+    let question = |prices| Question { optimize_for: Some(OptimizeFor::Cost), prices, ..Question::default() };
+    let one = question(vec![price(Some("NVIDIA-H200"), "4")]);
+    let problem = ask(&on_two_products(), &one).expect_err("the other has none");
+    assert_eq!(
+        problem.to_string(),
+        "costs need a price of each GPU model, and neither the question nor the Profile has one of NVIDIA-L4: give the \
+         price of an hour"
+    );
+    let of_any = question(vec![price(None, "4")]);
+    assert_eq!(chosen_by(&on_two_products(), &of_any).engine, "engine-a", "at one price the faster is the cheaper");
 }

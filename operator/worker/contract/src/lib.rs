@@ -33,8 +33,8 @@ pub use crate::{
     model_uri::{Compression, ModelUri, UriError},
     no_build::{Adapter, NoBuild},
     profile::{
-        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, Expected, MOST_WALKED, MeasureSettings, OptimizeFor,
-        OtherEngine, ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
+        AgentRunSettings, Arm, Campaign, Cell, Costs, DataFile, Driver, Expected, MOST_WALKED, MeasureSettings,
+        OptimizeFor, OtherEngine, ProfileTask, Runs, ServeConfig, Spread, SyntheticRuns, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

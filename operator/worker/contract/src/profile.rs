@@ -57,12 +57,18 @@ pub struct ProfileTask {
     /// The throughput that one replica must reach, in requests or runs per 1,000 seconds; absent without a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_per_kilosecond: Option<u64>,
+    /// What tells engines of several prices apart; absent where all have one price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Costs>,
     /// Bounds on what the GPUs do, each figure once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_limits: Vec<GpuLimit>,
     /// What an outside model expects of the engine, level by level, whatever the arm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<Expected>,
+    /// The point to begin with, where an earlier campaign chose it under another load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Cell>,
 }
 
 /// What an outside model expects of an engine at a level. It is trusted for no verdict, and its unit may be off by a
@@ -96,6 +102,21 @@ impl Expected {
     }
 }
 
+/// What a replica costs, and what engines of several prices are held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Costs {
+    /// What an hour of a replica costs, in millionths of a US dollar.
+    pub microdollars_per_hour: u64,
+    /// The throughput that a replica must reach at any price, in requests or runs per 1,000 seconds; absent without
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_per_kilosecond: Option<u64>,
+    /// The most that 1,000 requests or runs may cost, in millionths of a US dollar; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_microdollars_per_thousand: Option<u64>,
+}
+
 /// An engine of the same campaign that was measured before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -104,6 +125,9 @@ pub struct OtherEngine {
     pub name: String,
     /// GPUs that one replica of it takes; 0 on a CPU.
     pub gpus: u32,
+    /// What an hour of a replica costs, in millionths of a US dollar; absent where all have one price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microdollars_per_hour: Option<u64>,
     /// What was measured of it.
     pub rows: Vec<Row>,
     /// What an outside model expects of it, level by level.
@@ -309,7 +333,7 @@ pub enum OptimizeFor {
     Throughput,
     /// Lowest latency at the first objective's percentile.
     Latency,
-    /// Most requests or runs per GPU second.
+    /// Most requests or runs per GPU second, or per dollar where prices differ.
     Cost,
 }
 

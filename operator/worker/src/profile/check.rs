@@ -234,6 +234,8 @@ mod tests {
             measure: MeasureSettings::default(),
             measured: Vec::new(),
             other_engines: Vec::new(),
+            costs: None,
+            first: None,
             target_per_kilosecond: None,
             gpu_limits: Vec::new(),
             expected: Vec::new(),

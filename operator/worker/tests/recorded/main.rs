@@ -173,6 +173,8 @@ impl Grid {
             measure: MeasureSettings::default(),
             measured: Vec::new(),
             other_engines: Vec::new(),
+            costs: None,
+            first: None,
             target_per_kilosecond: None,
             gpu_limits: Vec::new(),
             expected: Vec::new(),
@@ -260,6 +262,7 @@ impl Grid {
         let other = |(name, rows): &(String, Vec<Row>)| OtherEngine {
             name: name.clone(),
             gpus: 0,
+            microdollars_per_hour: None,
             rows: rows.clone(),
             expected: Vec::new(),
         };

@@ -292,6 +292,8 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         measure: MeasureSettings::default(),
         measured: Vec::new(),
         other_engines: Vec::new(),
+        costs: None,
+        first: None,
         target_per_kilosecond: None,
         gpu_limits: Vec::new(),
         expected: Vec::new(),

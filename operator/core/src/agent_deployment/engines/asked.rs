@@ -12,6 +12,7 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::{
+    axes::product,
     built::BuiltEngine,
     candidate::{Candidate, artifact, failure},
 };
@@ -40,6 +41,7 @@ pub(super) fn askable(world: &World, candidates: &[Candidate<'_>]) -> Vec<Profil
         tensorrt_llm_ranks: candidate.served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: candidate.served_by.entry(),
         no_build: candidate.served_by.no_build(),
+        gpu_product: product(world, &candidate.build).map(str::to_owned),
         expected: Vec::new(),
     };
     candidates.iter().map(engine).collect()

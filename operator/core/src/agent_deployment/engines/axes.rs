@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use slipway_backends::{
-    check::{Asked, GPUS_PER_NODE, MOST_ENGINES},
+    check::{Asked, GPUS_PER_NODE, MOST_ENGINES, Refusal},
     gpu,
     memory::Shape,
 };
 use slipway_crds::{
     identity::{engine_identity, engine_name},
-    labels::{GPU_COUNT, GPU_MEMORY, GPU_PRODUCT},
+    labels::{GPU_COUNT, GPU_MEMORY},
     v1alpha1::{
         agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace},
         engine::EngineBuild,
@@ -20,6 +20,7 @@ use slipway_crds::{
 use crate::{
     agent_deployment::{defaults, resolve::Resolved, world::World},
     engine::tensorrt_llm::{self as steps, positive},
+    why::{Blocked, Step, Why},
 };
 
 /// Sequences in flight where the spec names no limit.
@@ -35,20 +36,47 @@ pub(in crate::agent_deployment) struct Point {
     pub(super) display_name: String,
 }
 
-/// The label of the GPU model that engines are for.
-pub(super) fn product(world: &World) -> String {
-    world.spec.hardware.node_selector.get(GPU_PRODUCT).cloned().unwrap_or_default()
+/// The GPU models that engines are for, the preferred one first. Where the spec names none, they are for one without a
+/// name.
+pub(super) fn products(world: &World) -> Vec<&str> {
+    let named = world.spec.gpu_products();
+    if named.is_empty() { vec![""] } else { named }
 }
 
-/// The figures of a GPU model.
+/// The GPU model of an engine where the spec has several: elsewhere nothing says it of an engine.
+pub(super) fn product<'a>(world: &World, build: &'a EngineBuild) -> Option<&'a str> {
+    build.gpu_product().filter(|_| !world.spec.search.gpu_products.is_empty())
+}
+
+/// Whether every engine can exist on every GPU model, by these checks.
 ///
 /// # Errors
-/// The field, and the problem with its remedy.
-pub(super) fn gpu(product: &str) -> Result<gpu::Gpu, (&'static str, String)> {
-    gpu::by_label(product).map_err(|error| {
-        let problem = format!("{product:?} {error}, or use backend Custom");
-        ("hardware.nodeSelector[nvidia.com/gpu.product]", problem)
-    })
+/// The first refusal. It names the GPU model where others have no such problem.
+pub(super) fn possible_on_all(world: &World, check: impl Fn(gpu::Gpu) -> Vec<Refusal>) -> Step<()> {
+    let mut checked = Vec::new();
+    for product in products(world) {
+        match gpu::by_label(product) {
+            Ok(gpu) => checked.push((product, check(gpu))),
+            Err(error) => return unknown(world, product, &error),
+        }
+    }
+    let refused = checked.iter().find_map(|(product, refusals)| Some((product, refusals.split_first()?)));
+    let Some((product, (first, others))) = refused else { return Ok(()) };
+    let problem = match checked.iter().all(|(_, refusals)| refusals.contains(first)) {
+        true => first.problem.to_string(),
+        false => format!("on {product}, {}, or remove {product} from search.gpuProducts", first.problem),
+    };
+    Err(Blocked::Stopped(Why::EngineRefused { field: first.field.clone(), problem, others: others.len() }))
+}
+
+/// Refuses a GPU model whose figures are not known.
+fn unknown(world: &World, product: &str, error: &gpu::NoWholeGpu) -> Step<()> {
+    let (field, or) = match world.spec.search.gpu_products.is_empty() {
+        true => ("hardware.nodeSelector[nvidia.com/gpu.product]", "use backend Custom"),
+        false => ("search.gpuProducts", "remove it"),
+    };
+    let problem = format!("{product:?} {error}, or {or}");
+    Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
 }
 
 /// Whether every engine exists. Stricter checks of a later release refuse only engines that are still to be built:
@@ -153,17 +181,18 @@ pub(super) fn bare_build(resolved: &Resolved, backend: Backend, precision: Preci
 }
 
 /// The values of each axis, defaults included.
-pub(super) struct Axes {
+pub(super) struct Axes<'a> {
     precision: Vec<Precision>,
     kv_cache: Vec<KvCachePrecision>,
     tensor: Vec<i32>,
     pipeline: Vec<i32>,
     batch: Vec<i32>,
     tokens: Vec<i32>,
+    products: Vec<&'a str>,
 }
 
-impl Axes {
-    pub(super) fn of(world: &World, shape: &ResolvedShape) -> Self {
+impl<'a> Axes<'a> {
+    pub(super) fn of(world: &'a World, shape: &ResolvedShape) -> Self {
         let search = &world.spec.search;
         fn or<T: Copy>(values: &[T], default: T) -> Vec<T> {
             if values.is_empty() { vec![default] } else { values.to_vec() }
@@ -175,11 +204,12 @@ impl Axes {
             pipeline: or(&search.pipeline_parallel, 1),
             batch: or(&search.max_batch_size, MAX_BATCH_SIZE),
             tokens: or(&search.max_num_tokens, MAX_NUM_TOKENS),
+            products: products(world),
         }
     }
 
     /// All combinations, the first values first.
-    pub(super) fn points(&self, build: impl Fn(Values) -> EngineBuild) -> impl Iterator<Item = Point> {
+    pub(super) fn points(&self, build: impl Fn(Values<'a>) -> EngineBuild) -> impl Iterator<Item = Point> {
         let first = Values {
             precision: Precision::FP16,
             kv_cache: KvCachePrecision::Auto,
@@ -187,6 +217,7 @@ impl Axes {
             pipeline: 1,
             batch: MAX_BATCH_SIZE,
             tokens: MAX_NUM_TOKENS,
+            product: "",
         };
         let points = crossed(&[first], &self.precision, |point, precision| Values { precision, ..point });
         let points = crossed(&points, &self.kv_cache, |point, kv_cache| Values { kv_cache, ..point });
@@ -194,18 +225,23 @@ impl Axes {
         let points = crossed(&points, &self.pipeline, |point, pipeline| Values { pipeline, ..point });
         let points = crossed(&points, &self.batch, |point, batch| Values { batch, ..point });
         let points = crossed(&points, &self.tokens, |point, tokens| Values { tokens, ..point });
+        let points = crossed(&points, &self.products, |point, product| Values { product, ..point });
         points.into_iter().map(move |values| Point { build: build(values), display_name: self.name(values) })
     }
 
     /// Display name of an engine: its precision, and what distinguishes it from the others.
-    fn name(&self, of: Values) -> String {
+    fn name(&self, of: Values<'_>) -> String {
         let mut name = of.precision.as_str().to_lowercase();
+        let names = gpu::distinct_names(&self.products);
+        let named =
+            |product: &str| self.products.iter().zip(names).find(|(of, _)| **of == product).map(|(_, name)| name);
         let parts = [
             (self.kv_cache.len(), format!("-kv{}", of.kv_cache.as_str().to_lowercase())),
             (self.tensor.len(), format!("-tp{}", of.tensor)),
             (self.pipeline.len(), format!("-pp{}", of.pipeline)),
             (self.batch.len(), format!("-b{}", of.batch)),
             (self.tokens.len(), format!("-t{}", of.tokens)),
+            (self.products.len(), format!("-{}", named(of.product).unwrap_or_default())),
         ];
         for (_, part) in parts.iter().filter(|(values, _)| *values > 1) {
             name.push_str(part);
@@ -216,17 +252,23 @@ impl Axes {
 
 /// One value of each axis.
 #[derive(Clone, Copy)]
-pub(super) struct Values {
+pub(super) struct Values<'a> {
     pub(super) precision: Precision,
     pub(super) kv_cache: KvCachePrecision,
     pub(super) tensor: i32,
     pub(super) pipeline: i32,
     pub(super) batch: i32,
     pub(super) tokens: i32,
+    /// The GPU model.
+    pub(super) product: &'a str,
 }
 
 /// Every point with every value of a further axis.
-fn crossed<T: Copy>(points: &[Values], axis: &[T], with: impl Fn(Values, T) -> Values) -> Vec<Values> {
+fn crossed<'a, T: Copy>(
+    points: &[Values<'a>],
+    axis: &[T],
+    with: impl Fn(Values<'a>, T) -> Values<'a>,
+) -> Vec<Values<'a>> {
     let with = &with;
     points.iter().flat_map(|point| axis.iter().map(move |value| with(*point, *value))).collect()
 }

@@ -10,6 +10,8 @@ pub(in crate::agent_deployment) struct BuiltEngine {
     pub(in crate::agent_deployment) display_name: String,
     /// What serves it.
     pub(in crate::agent_deployment) served_by: ServedBy,
+    /// The GPU model that it is for, where the spec has several.
+    pub(in crate::agent_deployment) gpu_product: Option<String>,
     /// What distinguishes it from the others.
     pub(in crate::agent_deployment) axes: EngineAxes,
 }

@@ -58,7 +58,7 @@ pub(super) fn decide(world: &World, resolved: &Resolved) -> Planning<Engines> {
         let all = candidates.iter().map(|candidate| choice(world, candidate));
         let choices: Vec<_> = all.chain(unasked.iter().map(asked::unasked)).collect();
         parts.add(Parts::of_found(Found { engines: Some(choices.clone()), ..Found::default() }));
-        let built = built(&candidates)?;
+        let built = built(world, &candidates)?;
         let accepted = parts.join(quality::decide(world, resolved, &built, choices.clone()))?;
         if accepted.is_empty() {
             let failure = "the quality gate refuses all of them".to_owned();
@@ -74,7 +74,7 @@ pub(super) fn decide(world: &World, resolved: &Resolved) -> Planning<Engines> {
 }
 
 /// The engines that were built, once every one was or has failed.
-fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
+fn built(world: &World, candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
     let total = candidates.len();
     let unfinished = candidates.iter().find(|c| artifact(c).is_none() && failure(c).is_none());
     if let Some(unfinished) = unfinished {
@@ -92,7 +92,8 @@ fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
         let axes = asked::axes(candidate);
-        built.push(BuiltEngine { reference, display_name, served_by: candidate.served_by, axes });
+        let gpu_product = axes::product(world, &candidate.build).map(str::to_owned);
+        built.push(BuiltEngine { reference, display_name, served_by: candidate.served_by, gpu_product, axes });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();

@@ -15,21 +15,15 @@ use crate::{
 
 /// Every engine that the spec asks for. Stops at an impossible one before anything is fetched.
 pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_>) -> Step<Vec<Point>> {
-    let refuse = |field: &str, problem: String, others: usize| {
-        Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others }))
+    let refuse = |field: &str, problem: String| {
+        Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
     };
-    let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned(), 0) };
-    let product = axes::product(world);
+    let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
     let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
     let max_seq_len = defaults::max_seq_len(block.max_seq_len, shape);
-    let base = Base { resolved, block, product: &product, max_seq_len, is_plain: checkpoint == Checkpoint::Plain };
+    let base = Base { resolved, block, max_seq_len, is_plain: checkpoint == Checkpoint::Plain };
     let points: Vec<_> = Axes::of(world, shape).points(|values| base.build(values)).collect();
     if !axes::are_built(world, &points) {
-        let gpu = match axes::gpu(&product) {
-            Ok(gpu) => gpu,
-            Err((field, problem)) => return refuse(field, problem, 0),
-        };
-        let asked = axes::asked(world, (&resolved.model, shape), gpu, (block.version, max_seq_len));
         let unbuilt = Unbuilt {
             backend: block.backend,
             checkpoint: checkpoint.clone(),
@@ -39,12 +33,13 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
             extra: block.options.extra_args.clone(),
             host_memory: world.spec.serving.triton_resources.memory_limit(),
         };
-        if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
-            return refuse(&first.field, first.problem.to_string(), others.len());
-        }
+        axes::possible_on_all(world, |gpu| {
+            let asked = axes::asked(world, (&resolved.model, shape), gpu, (block.version, max_seq_len));
+            check_no_build(&asked, &unbuilt)
+        })?;
     }
     if let Some((field, problem)) = axes::too_much(world, &points) {
-        return refuse(field, problem, 0);
+        return refuse(field, problem);
     }
     match points.iter().find_map(|point| unservable(&point.build)) {
         Some(error) => Err(Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() })),
@@ -62,20 +57,19 @@ fn unservable(build: &EngineBuild) -> Option<OrderError> {
 struct Base<'a> {
     resolved: &'a Resolved,
     block: &'a NoBuildBlock<'a>,
-    product: &'a str,
     max_seq_len: i32,
     /// Whether the checkpoint is not quantized.
     is_plain: bool,
 }
 
 impl Base<'_> {
-    fn build(&self, values: Values) -> EngineBuild {
+    fn build(&self, values: Values<'_>) -> EngineBuild {
         let (backend, _) = backend_and_server(self.block.backend);
         EngineBuild { no_build: Some(self.of(values)), ..axes::bare_build(self.resolved, backend, values.precision) }
     }
 
-    fn of(&self, values: Values) -> NoBuild {
-        let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
+    fn of(&self, values: Values<'_>) -> NoBuild {
+        let Values { precision, kv_cache, tensor, pipeline, batch, tokens, product } = values;
         let (_, server) = backend_and_server(self.block.backend);
         let own = match precision {
             Precision::FP16 => Some(EngineDtype::Float16),
@@ -87,7 +81,7 @@ impl Base<'_> {
         NoBuild {
             version: self.block.version.to_owned(),
             server,
-            gpu_product: self.product.to_owned(),
+            gpu_product: product.to_owned(),
             tensor_parallel: tensor,
             pipeline_parallel: pipeline,
             kv_cache_precision: kv_cache,

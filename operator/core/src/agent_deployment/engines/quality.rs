@@ -249,6 +249,7 @@ fn job(world: &World, resolved: &Resolved, case: &Case<'_>, name: &str) -> [Chil
         dataset: &case.objective.dataset.config_map,
         custom: &resolved.custom,
         served_by: case.engine.served_by,
+        gpu_product: case.engine.gpu_product.as_deref(),
     };
     let (config_map, job) = build::quality_job::quality_job(world, name, &case.engine.reference, inputs);
     [Child::ConfigMap(Box::new(config_map)), Child::Job(Box::new(job))]

@@ -34,22 +34,13 @@ pub(super) fn points(world: &World, resolved: &Resolved, engine: TensorRtLlmBloc
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
     let calibration = calibration(world, engine.block)?;
-    let product = axes::product(world);
     let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
-    let base = Base { resolved, engine, shape, product: &product, checkpoint: &checkpoint, calibration };
+    let base = Base { resolved, engine, shape, checkpoint: &checkpoint, calibration };
     let points: Vec<_> = Axes::of(world, shape).points(|values| base.build(values)).collect();
     if !axes::are_built(world, &points) {
-        let gpu = match axes::gpu(&product) {
-            Ok(gpu) => gpu,
-            Err((field, problem)) => return refuse(field, problem),
-        };
         let built =
             check::Built { checkpoint: checkpoint.clone(), gpus: steps::gpus(&world.spec.serving.triton_resources) };
-        let refusals = check::check(&asked(world, engine, (&resolved.model, shape), gpu), &built);
-        if let [first, others @ ..] = refusals.as_slice() {
-            let (field, problem) = (first.field.clone(), first.problem.to_string());
-            return Err(Blocked::Stopped(Why::EngineRefused { field, problem, others: others.len() }));
-        }
+        axes::possible_on_all(world, |gpu| check::check(&asked(world, engine, (&resolved.model, shape), gpu), &built))?;
     }
     match unusable(world, &points) {
         None => Ok(points),
@@ -136,14 +127,13 @@ struct Base<'a> {
     resolved: &'a Resolved,
     engine: TensorRtLlmBlock<'a>,
     shape: &'a ResolvedShape,
-    product: &'a str,
     checkpoint: &'a Checkpoint,
     calibration: Option<CalibrationIdentity>,
 }
 
 impl Base<'_> {
-    fn of(&self, values: Values) -> TensorRtLlmBuild {
-        let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
+    fn of(&self, values: Values<'_>) -> TensorRtLlmBuild {
+        let Values { precision, kv_cache, tensor, pipeline, batch, tokens, product } = values;
         let TensorRtLlmBlock { version, block } = self.engine;
         let mut settings = block.options.clone();
         settings.dtype = Some(dtype(precision, settings.dtype, self.shape.dtype.as_deref()));
@@ -154,7 +144,7 @@ impl Base<'_> {
             wanted.is_some_and(formats::Precision::needs_calibration) || kv_cache != KvCachePrecision::Auto;
         TensorRtLlmBuild {
             version: version.to_owned(),
-            gpu_product: self.product.to_owned(),
+            gpu_product: product.to_owned(),
             tensor_parallel: tensor,
             pipeline_parallel: pipeline,
             kv_cache_precision: kv_cache,
@@ -167,7 +157,7 @@ impl Base<'_> {
         }
     }
 
-    fn build(&self, values: Values) -> EngineBuild {
+    fn build(&self, values: Values<'_>) -> EngineBuild {
         EngineBuild {
             tensorrt_llm: Some(self.of(values)),
             ..axes::bare_build(self.resolved, Backend::TensorRTLLM, values.precision)

@@ -69,6 +69,8 @@ pub(super) struct Campaign {
     pub(super) name: String,
     pub(super) input_hash: String,
     pub(super) inputs: ProfileInputs,
+    /// Short hash of the model's source.
+    pub(super) model_source: String,
 }
 
 /// A campaign that measures again.
@@ -140,12 +142,12 @@ pub(super) enum Conducted<'a> {
 
 /// Makes the Profile of a campaign where there is none yet, and says how far it is.
 pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign) -> Planned<Conducted<'a>> {
-    let Campaign { name, input_hash, inputs } = campaign;
+    let Campaign { name, input_hash, inputs, model_source } = campaign;
     let under_way = |state: String| Conducted::UnderWay(Why::Profiling { profile: name.clone(), state });
     let Some(status) = world.profiles.get(name) else {
         let (agent_deployment, input_hash, inputs) = (world.name.clone(), input_hash.clone(), inputs.clone());
         let spec = ProfileSpec { agent_deployment, input_hash, inputs };
-        let profile = Child::Profile(Box::new(build::profile::profile(world, name, spec)));
+        let profile = Child::Profile(Box::new(build::profile::profile(world, name, (spec, model_source))));
         return Parts::of_children([profile]).with(under_way("the campaign is about to begin".to_owned()));
     };
     Parts::default().with(match (status.phase, &status.choice) {
@@ -189,7 +191,8 @@ pub(super) fn campaign(
     let hash = content_hash(&ProfileInputs { recorded_replicas: None, model: None, ..inputs.clone() })?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
-    Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs })
+    let model_source = content_hash(&prepared.resolved.model.source_digest)?.short().to_owned();
+    Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs, model_source })
 }
 
 /// Without a campaign there is nothing to choose by.
@@ -220,6 +223,7 @@ fn freeze(
     profiling: &Profiling,
     (engines, configurations): (Vec<ProfiledEngine>, Vec<NamedConfiguration>),
 ) -> Step<ProfileInputs> {
+    let (price, prices) = cost::prices(world)?;
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
@@ -263,7 +267,8 @@ fn freeze(
         cost: slo.cost.clone(),
         gpu: slo.gpu.clone(),
         quality: None,
-        price: cost::price(world)?,
+        price,
+        prices,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
         replicas: if has_rate { world.most_replicas().max(1) } else { 1 },
@@ -300,6 +305,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
         tensorrt_llm_ranks: served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
         tensorrt_llm_entry: served_by.entry(),
         no_build: served_by.no_build(),
+        gpu_product: engine.gpu_product.clone(),
         expected: Vec::new(),
     }
 }

@@ -2,12 +2,9 @@
 //! Pure.
 
 use slipway_backends::memory;
-use slipway_crds::{
-    labels::GPU_PRODUCT,
-    v1alpha1::{
-        agent_deployment::{ResolvedModel, ServedBy},
-        profile::{EngineAxes, FrozenData, ProfileInputs, ProfiledEngine, ProfiledModel},
-    },
+use slipway_crds::v1alpha1::{
+    agent_deployment::ResolvedModel,
+    profile::{EngineAxes, FrozenData, ProfileInputs, ProfiledEngine, ProfiledModel},
 };
 
 use crate::{
@@ -16,7 +13,7 @@ use crate::{
         prepare::Prepared,
         world::{PriorView, World},
     },
-    expectations::{Subject, expected},
+    expectations::{Sought, Subject, expected},
     why::{Blocked, Step, Why},
 };
 
@@ -36,13 +33,13 @@ pub(super) fn freeze(world: &World, prepared: &Prepared, inputs: &mut ProfileInp
             return Err(Blocked::Waiting(unusable(problem)));
         }
     };
-    let subject = Subject {
-        model: world.spec.model.uri.as_deref().unwrap_or_default(),
-        gpu_product: inputs.placement.node_selector.get(GPU_PRODUCT).map_or("", String::as_str),
-        levels: &inputs.levels,
+    let subject = Subject { model: world.spec.model.uri.as_deref().unwrap_or_default(), levels: &inputs.levels };
+    let sought = |(engine, axes): (&ProfiledEngine, EngineAxes)| Sought {
+        served_by: engine.served_by(),
+        gpu_product: inputs.gpu_product_of(engine).unwrap_or_default().to_owned(),
+        axes,
     };
-    let served_by = inputs.engines.iter().map(ProfiledEngine::served_by);
-    let engines: Vec<(ServedBy, EngineAxes)> = served_by.zip(axes(prepared)).collect();
+    let engines: Vec<Sought> = inputs.engines.iter().zip(axes(prepared)).map(sought).collect();
     let all = expected(table, subject, &engines).map_err(|problem| Blocked::Stopped(unusable(problem)))?;
     inputs.engines.iter_mut().zip(all).for_each(|(engine, expected)| engine.expected = expected);
     Ok(Some(FrozenData { config_map: source.config_map.clone(), digest: digest.to_string() }))

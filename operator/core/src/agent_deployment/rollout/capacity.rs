@@ -226,7 +226,7 @@ impl Canary<'_> {
             Capacity::InPlace if is_unfit && !view.is_past_deadline => {}
             Capacity::InPlace if is_unfit => self.wait_for_room(scheduler),
             Capacity::InPlace if self.may_take_a_place() => return self.take_a_place(found, scheduler),
-            Capacity::InPlace if self.paused_by().is_some() && !self.was_in_vain() => {}
+            Capacity::InPlace if self.paused_by().is_some() && !self.was_in_vain() && !self.has_other_nodes() => {}
             Capacity::InPlace if found > 0 && is_split => return self.go_on_with(found, scheduler),
             Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => self.wait_for_room(scheduler),
         }

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase, RolloutStatus, Stage};
+use slipway_crds::v1alpha1::{
+    AgentDeploymentSpec,
+    agent_deployment::{Capacity, CapacityPhase, RolloutStatus, Stage},
+};
 
 use super::{
     capacity::{Full, GATEWAY, full},
+    cluster::world,
     trial::{EQUAL, Trial, Users},
 };
 use crate::plan::{Child, RemovalKind};
@@ -290,4 +294,31 @@ fn a_canary_alone_is_ready_in_the_place_of_stable() {
     let words = format!("revision {stable} serves with 0 of 1 pods, and {canary} with 1 in place of the others");
     assert_eq!((ready.status.as_str(), ready.message.as_str()), ("True", words.as_str()));
     assert_eq!(trial.cluster.world.status.ready_replicas.as_deref(), Some("1/1"));
+}
+
+/// A GPU that a serving pod gives back is not the one that the canary asks for.
+#[test]
+fn nothing_is_drained_for_a_canary_on_nodes_with_another_gpu_model() {
+    let on = |product: &str| {
+        let label = ("nvidia.com/gpu.product".to_owned(), product.to_owned());
+        move |spec: &mut AgentDeploymentSpec| spec.hardware.node_selector.extend([label.clone()])
+    };
+    let cluster = world().edited(|spec| {
+        spec.serving.replicas = 1;
+        spec.rollout = serde_norway::from_str("{capacity: InPlace}").expect("a valid rollout");
+    });
+    let cluster = cluster.edited(on("NVIDIA-L4")).serving();
+    let mut full = Full { cluster, places: 1, events: Vec::new() };
+    full.edit(on("NVIDIA-H200"));
+    let (stable, canary) = full.revisions();
+    let waits = full.condition("Reconciling");
+    assert!(waits.ends_with("it pauses and tries again later"), "{waits}");
+    for _ in 0..5 {
+        full.pass(30);
+        assert_eq!((full.phase(), full.pods(&stable)), (Some(CapacityPhase::Waiting), (1, 1)), "{canary}");
+    }
+    let stalled = full.condition("Stalled");
+    let words = "Serving pods are not drained: they are on other nodes than spec.hardware or spec.search.gpuProducts asks \
+                 for now";
+    assert!(stalled.contains(words), "{stalled}");
 }

@@ -75,7 +75,7 @@ pub fn profile_job(
         init_containers: init_containers.into_iter().chain(sidecars).collect(),
         container: profile(image, mounts),
         volumes: shared_volumes(&config_map).into_iter().chain(volumes).collect(),
-        node_selector: inputs.placement.node_selector.clone(),
+        node_selector: inputs.node_selector_of(scope.engine()),
         tolerations: inputs.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: deadline_seconds(world, status, scope),
     };

@@ -34,7 +34,7 @@ pub struct Explored {
 /// Runs that arrive in 1,000 seconds. It is the target where runs have one, or what the traffic says. Else it follows
 /// from what a replica did with a fixed number in flight. Where a cost of runs is limited, there are at least
 /// as many as the limit needs.
-pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored: Explored) -> u64 {
+pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, engine: &str, explored: Explored) -> u64 {
     // Where few users came, enough do for the objectives' bounds, if a replica takes these.
     let replicas = inputs.recorded_replicas.unwrap_or(1);
     let recorded = inputs.recorded_runs_per_second.as_ref();
@@ -43,7 +43,7 @@ pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored: Explored) -> u6
     let said = || inputs.runs_per_second().map(|runs| per_replica(runs.value(), inputs.replicas));
     let asked = throughput_per_kilosecond(inputs, ProfilingDriver::AgentRun);
     let wanted = asked.or_else(said).or_else(recorded).unwrap_or_else(|| bearable(inputs, explored));
-    affordable_per_kilosecond(inputs, ProfilingDriver::AgentRun).map_or(wanted, |least| wanted.max(least))
+    affordable_per_kilosecond(inputs, engine, ProfilingDriver::AgentRun).map_or(wanted, |least| wanted.max(least))
 }
 
 /// Arrivals that are enough for the objectives' bounds in the time that there is.

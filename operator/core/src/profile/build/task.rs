@@ -3,23 +3,23 @@
 use slipway_agent_config::tokenizer_folder;
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::OptimizeFor as ApiOptimizeFor,
-    profile::{NamedConfiguration, ProfileInputs, ProfiledEngine},
+    agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
+    profile::{NamedConfiguration, ProfileInputs, ProfiledEngine, WarmStart},
 };
 use slipway_selection::{
-    cost::gpus,
+    cost::{ReplicaPrice, gpus},
     judged::gpu_limits,
-    target::{driver_for, target_per_kilosecond},
+    target::{driver_for, target_per_kilosecond, throughput_per_kilosecond},
 };
 use slipway_worker_contract::{
-    Arm, Campaign, Cell, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
-    ProfileTask,
+    Arm, Campaign, Cell, Costs, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor,
+    OtherEngine, ProfileTask,
 };
 
 use super::{budget::Budget, driver, rate};
 use crate::{
     profile::{
-        rows::{expected, recorded, unsigned},
+        rows::{expected, natural, recorded, unsigned},
         scope::{JobScope, Subject},
     },
     serving::serve_config,
@@ -65,9 +65,11 @@ pub fn task(
         measure: MeasureSettings::default(),
         measured: explored,
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
-        target_per_kilosecond: target_per_kilosecond(inputs, counted_by),
+        target_per_kilosecond: target_per_kilosecond(inputs, &engine.name, counted_by),
+        costs: costs(inputs, engine, counted_by),
         gpu_limits: gpu_limits(inputs, scope.purpose()),
         expected: if is_explore { expected(engine) } else { Vec::new() },
+        first: if is_explore { first(inputs, status, engine) } else { None },
     })
 }
 
@@ -109,12 +111,37 @@ fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<LatencyObjective> 
     objectives.map(LatencyObjective::from).collect()
 }
 
+/// The point to begin with, before anything is measured.
+fn first(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Option<Cell> {
+    let WarmStart { engine: of, configuration, level, .. } = status.warm_start.as_ref()?;
+    let is_first = *of == engine.name && status.measurements.is_empty();
+    let named = inputs.configurations.iter().find(|named| named.name == *configuration).filter(|_| is_first)?;
+    Some(Cell { arm: arm(named), level: unsigned(*level) })
+}
+
+/// What tells engines of several prices apart.
+fn costs(inputs: &ProfileInputs, engine: &ProfiledEngine, counted_by: ProfilingDriver) -> Option<Costs> {
+    let most = inputs.cost.as_ref().filter(|cost| cost.unit == counted_by.unit());
+    Some(Costs {
+        microdollars_per_hour: microdollars_per_hour(inputs, engine)?,
+        target_per_kilosecond: throughput_per_kilosecond(inputs, counted_by),
+        max_microdollars_per_thousand: most.map(|cost| natural(cost.max.millionths())),
+    })
+}
+
+/// What a replica costs, where GPU models of several prices are compared.
+fn microdollars_per_hour(inputs: &ProfileInputs, engine: &ProfiledEngine) -> Option<u64> {
+    let price = ReplicaPrice::of_engine(inputs, &engine.name).filter(|_| !inputs.prices.is_empty())?;
+    Some(natural(price.microdollars_per_hour()))
+}
+
 fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Vec<OtherEngine> {
     let others = inputs.engines.iter().filter(|other| other.name != engine.name);
     others
         .map(|other| OtherEngine {
             name: other.display_name.clone(),
             gpus: gpus(inputs),
+            microdollars_per_hour: microdollars_per_hour(inputs, other),
             rows: recorded(status, Subject::explored(&other.name)),
             expected: expected(other),
         })

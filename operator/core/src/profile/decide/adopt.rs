@@ -1,10 +1,15 @@
 //! Rows of earlier campaigns that hold for these inputs too: an edited objective is answered from what is known. Pure.
 
+use std::collections::BTreeMap;
+
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        profile::{MeasuredEngine, Measurement, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+        profile::{
+            MeasuredEngine, Measurement, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfilePlacement,
+            ProfiledEngine,
+        },
     },
 };
 use slipway_selection::judged::{Judged, judge};
@@ -77,9 +82,11 @@ fn known(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine
     Some(Parts::of_notes([note]).and(Parts::of_found(found)))
 }
 
-/// Whether a row of one campaign is what the other would measure: the same load on the same pods.
-fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
-    driver::is_same_load(inputs, earlier) && inputs.placement == earlier.placement
+/// Whether a row of one campaign is what the other would measure: the same load on the same pods, wherever their nodes
+/// are.
+pub(super) fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
+    let pods = |of: &ProfileInputs| ProfilePlacement { node_selector: BTreeMap::new(), ..of.placement.clone() };
+    driver::is_same_load(inputs, earlier) && pods(inputs) == pods(earlier)
 }
 
 /// The row by these objectives, if it is of a point of these inputs and leaves none of them open.
@@ -93,6 +100,7 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
         MeasurementPurpose::Confirm => false,
     };
     let is_point = is_compared
+        && inputs.node_selector_of(now) == earlier.inputs.node_selector_of(then)
         && !now.manifest_digest.is_empty()
         && now.manifest_digest == artifact(earlier, then)
         && inputs.configurations.iter().find(is_configuration)?.settings

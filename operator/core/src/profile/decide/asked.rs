@@ -142,8 +142,8 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
     // What is promised to the Jobs that run is asked about again when they have ended.
     let over = shares::left_beside(world, before, None).used_up().or_else(|| ledger::unknown_figure(inputs, before));
     let next = match (before.asked.is_empty(), over) {
-        // Without expectations nothing speaks for another one, and its own is built already.
-        (true, _) if inputs.prior.is_none() => Next::Ask { engine: 0, why: FIRST.to_owned() },
+        // Without expectations nothing speaks for another one than the first, which is built already.
+        (true, _) if inputs.prior.is_none() => first(before, &open),
         (_, Some(words)) => done(&words),
         (_, None) => ledger::next(inputs, before, &open),
     };
@@ -156,6 +156,16 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
             left_out.fold(Parts::default(), Parts::and).with(None)
         }
     }
+}
+
+/// The engine with which a campaign begins.
+fn first(before: &ProfileStatus, open: &[&ProfiledEngine]) -> Next {
+    let known = before.warm_start.as_ref().and_then(|warm_start| {
+        let engine = open.iter().position(|engine| engine.name == warm_start.engine)?;
+        Some((engine, format!("Profile {} chose it under another load", warm_start.profile)))
+    });
+    let (engine, why) = known.unwrap_or_else(|| (0, FIRST.to_owned()));
+    Next::Ask { engine, why }
 }
 
 fn asked(engine: &ProfiledEngine, why: &str) -> Planned<Option<CampaignState>> {

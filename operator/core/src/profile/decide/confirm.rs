@@ -127,7 +127,7 @@ fn scope<'a>(
 ) -> JobScope<'a> {
     let &Measurement { level, per_kilosecond, .. } = explored;
     let arrivals_per_kilosecond =
-        rate::arrivals_per_kilosecond(&world.spec.inputs, rate::Explored { level, per_kilosecond });
+        rate::arrivals_per_kilosecond(&world.spec.inputs, &engine.name, rate::Explored { level, per_kilosecond });
     JobScope::Confirm { engine, configuration, level, arrivals_per_kilosecond }
 }
 

@@ -15,7 +15,6 @@ use slipway_analysis::{
     slo::{self, Bound},
 };
 use slipway_crds::{
-    labels::GPU_PRODUCT,
     v1alpha1::{
         ProfileStatus,
         agent_deployment::{GpuFigure, LatencyMetric, OptimizeFor},
@@ -31,10 +30,11 @@ use slipway_selection::{
     cost::gpus,
     judged::{gpu_limits, judged},
     natural,
-    target::{driver_for, target_per_kilosecond},
+    target::driver_for,
 };
 use slipway_worker_contract::{Expected, Judged, LatencyObjective, Row, unknown_figure as unknown_figure_of};
 
+use super::throughputs::{self, Throughput};
 use crate::profile::rows;
 
 /// Share of a level that an infeasible one runs before it is ended.
@@ -200,10 +200,11 @@ fn space(inputs: &ProfileInputs) -> Space {
     let gpus = f64::from(gpus(inputs).max(1));
     let arms = inputs.engines.iter().enumerate().flat_map(|(engine, of)| {
         let parameters = &parameters;
+        let price = throughputs::gpu_price(inputs, &of.name);
         inputs.configurations.iter().map(move |named| Arm {
             values: values(inputs, of, named, parameters),
             gpus,
-            price: None,
+            price,
             start_seconds: None,
             engine,
             levels: Vec::new(),
@@ -224,6 +225,7 @@ fn space(inputs: &ProfileInputs) -> Space {
         direction,
         constraints: constraints(inputs),
         abort_fraction: ABORT_FRACTION,
+        prices_known: !inputs.prices.is_empty(),
         columns,
         model: inputs.model.as_ref().map(size),
     }
@@ -241,24 +243,31 @@ fn silent(axes: &[Axis]) -> Vec<usize> {
 
 /// What runs show, the throughput first, each with what is expected of it.
 fn metrics(inputs: &ProfileInputs) -> Vec<Metric> {
-    let throughput = column(inputs, |expected| expected.per_kilosecond);
-    let mut metrics = vec![Metric { name: "throughput".into(), kind: MetricKind::Throughput, prior: throughput }];
+    let throughput = |of: Throughput| {
+        let divided = |engine: &ProfiledEngine, expected: &Expected| {
+            expected.per_kilosecond as f64 / of.divisor(inputs, &engine.name)
+        };
+        Metric { name: of.name().to_owned(), kind: MetricKind::Throughput, prior: column(inputs, divided) }
+    };
+    let (first, limited) = throughputs::compared(inputs);
+    let mut metrics = vec![throughput(first)];
     metrics.extend(measured(inputs).into_iter().map(|(metric, percentile)| {
-        let prior = column(inputs, |expected| expected.micros(metric));
+        let prior = column(inputs, |_, expected| expected.micros(metric) as f64);
         Metric { prior, ..latency_metric(metric, percentile) }
     }));
     metrics.extend(inputs.gpu.iter().map(|limit| gpu_metric(limit.figure)));
+    metrics.extend(limited.map(throughput));
     metrics
 }
 
 /// Per arm and level, a figure that is expected: of all configurations of an engine alike. Empty where none is.
-fn column(inputs: &ProfileInputs, figure: impl Fn(&Expected) -> u64) -> Vec<Vec<Option<f64>>> {
+fn column(inputs: &ProfileInputs, figure: impl Fn(&ProfiledEngine, &Expected) -> f64) -> Vec<Vec<Option<f64>>> {
     if inputs.engines.iter().all(|engine| engine.expected.is_empty()) {
         return Vec::new();
     }
     let of_engine = |engine: &ProfiledEngine| {
         let known = rows::expected(engine);
-        let at = |level: &i32| known.iter().find(|of| of.level == rows::unsigned(*level)).map(|of| figure(of) as f64);
+        let at = |level: &i32| known.iter().find(|of| of.level == rows::unsigned(*level)).map(|of| figure(engine, of));
         let row: Vec<Option<f64>> = inputs.levels.iter().map(at).collect();
         vec![row; inputs.configurations.len()]
     };
@@ -276,7 +285,6 @@ fn values(
     let of = |axis: fn(&EngineAxes) -> Option<i32>| number(engine.axes.as_ref().and_then(axis));
     let precision = engine.axes.as_ref().map_or(engine.display_name.as_str(), |axes| axes.precision.as_str());
     let cache = engine.axes.as_ref().and_then(|axes| axes.kv_cache_precision);
-    let product = inputs.placement.node_selector.get(GPU_PRODUCT);
     let settings = &named.settings;
     let mut values = vec![
         text(engine.axes.as_ref().map_or("", |axes| axes.variant.as_str())),
@@ -286,7 +294,7 @@ fn values(
         of(|axes| axes.pipeline_parallel),
         of(|axes| axes.max_batch_size),
         of(|axes| axes.max_num_tokens),
-        text(product.map_or("", String::as_str)),
+        text(inputs.gpu_product_of(engine).unwrap_or_default()),
         number(settings.instances),
         number(settings.queue_delay_microseconds),
     ];
@@ -319,14 +327,16 @@ fn constraints(inputs: &ProfileInputs) -> Vec<Constraint> {
         metric: position(inputs, (o.metric, o.percentile)),
         bound: Bound::AtMost(o.max.microseconds() as f64),
     });
-    let target = target_per_kilosecond(inputs, inputs.driver)
-        .map(|target| Constraint { metric: 0, bound: Bound::AtLeast(target as f64) });
     let first = 1 + measured(inputs).len();
+    let (looked_for, _) = throughputs::compared(inputs);
+    let position_of = move |of| if of == looked_for { 0 } else { first + inputs.gpu.len() };
+    let targets = throughputs::limits(inputs).into_iter();
+    let targets = targets.map(move |(of, bound)| Constraint { metric: position_of(of), bound });
     let of_gpus = inputs.gpu.iter().enumerate().flat_map(move |(at, limit)| {
         let bounds = [limit.min.map(|min| Bound::AtLeast(min.into())), limit.max.map(|max| Bound::AtMost(max.into()))];
         bounds.into_iter().flatten().map(move |bound| Constraint { metric: first + at, bound })
     });
-    latencies.chain(target).chain(of_gpus).collect()
+    latencies.chain(targets).chain(of_gpus).collect()
 }
 
 fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> Metric {
@@ -354,14 +364,18 @@ fn gpu_metric(figure: GpuFigure) -> Metric {
 fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool)) -> Run {
     let total = natural(row.gpu_milliseconds) as f64 / 1e3 / f64::from(gpus(inputs).max(1));
     let run = if is_loaded { total } else { total.min(natural(row.milliseconds) as f64 / 1e3) };
-    let throughput = (row.count > 0).then_some(natural(row.per_kilosecond) as f64);
+    let (first, limited) = throughputs::compared(inputs);
+    let divided = |of: Throughput| natural(row.per_kilosecond) as f64 / of.divisor(inputs, &row.engine);
+    let throughput = |of: Throughput| (row.count > 0).then(|| divided(of));
     let latencies = measured(inputs).into_iter().map(|of| latency(row, of).map(|l| l.value.max(1.0)));
     let of_gpus = inputs.gpu.iter().map(|limit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1))));
-    let values: Vec<Option<f64>> = std::iter::once(throughput).chain(latencies).chain(of_gpus).collect();
+    let values: Vec<Option<f64>> =
+        std::iter::once(throughput(first)).chain(latencies).chain(of_gpus).chain(limited.map(throughput)).collect();
     let errors = measured(inputs).into_iter().map(|of| slo::latency_log_error(latency(row, of)));
     let log_sds: Vec<f64> = std::iter::once(bounds::throughput_error(row))
         .chain(errors)
         .chain(inputs.gpu.iter().map(|_| slo::SAMPLED_LOG_ERROR))
+        .chain(limited.map(|_| bounds::throughput_error(row)))
         .collect();
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,

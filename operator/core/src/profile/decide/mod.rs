@@ -21,11 +21,14 @@ mod job;
 mod ledger;
 mod order;
 mod repeat;
+mod throughputs;
+mod warm_start;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.
 pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
     let world = &asked::with_artifacts(world);
     let mut parts = adopt::adopt(world);
+    parts.add(warm_start::found(world, &parts.found));
     let state = match status::ended(&world.status) {
         Some(state) => state,
         None => parts.join(go_on(world, &parts.found.seen_from(&world.status))),

@@ -13,13 +13,15 @@ use slipway_worker_contract::MOST_WALKED;
 
 use crate::profile::{build::shares, world::ProfileWorld};
 
-/// The engines of the inputs. Of spaces that are searched, those with fewer bits come first; those that are walked
-/// whole cost the same in any order. An engine whose Job has begun comes before all others.
+/// The engines of the inputs. Of spaces that are searched, that of the warm start comes first, and then those with
+/// fewer bits. Spaces that are walked whole cost the same in any order. An engine whose Job has begun comes before all
+/// others.
 pub(super) fn in_order<'a>(world: &'a ProfileWorld, before: &ProfileStatus) -> Vec<&'a ProfiledEngine> {
     let inputs = &world.spec.inputs;
     let mut engines: Vec<&ProfiledEngine> = inputs.engines.iter().collect();
     if is_searched(inputs) {
-        engines.sort_by_cached_key(|engine| (!shares::has_job(world, before, engine), bits(engine)));
+        let begins = |engine: &ProfiledEngine| before.warm_start.as_ref().is_some_and(|of| of.engine == engine.name);
+        engines.sort_by_cached_key(|engine| (!shares::has_job(world, before, engine), !begins(engine), bits(engine)));
     }
     engines
 }

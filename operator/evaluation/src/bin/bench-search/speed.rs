@@ -53,6 +53,7 @@ fn space() -> Space {
             Constraint { metric: 2, bound: Bound::AtMost(60.0) },
         ],
         abort_fraction: 0.2,
+        prices_known: false,
         columns: Columns::default(),
         model: None,
     }

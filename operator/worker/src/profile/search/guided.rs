@@ -1,5 +1,7 @@
 //! The analysis' search as the campaign's: a task becomes a space, rows become runs. Pure.
 
+mod throughputs;
+
 use std::collections::BTreeSet;
 
 use slipway_analysis::{
@@ -9,10 +11,11 @@ use slipway_analysis::{
     slo::{self, Bound},
 };
 use slipway_worker_contract::{
-    Arm, Expected, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured,
-    OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
+    Arm, Costs, Expected, GpuFigure, GpuLimit, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict,
+    NotMeasured, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured, unknown_figure,
 };
 
+use self::throughputs::{Replica, Throughput};
 use super::{
     Ended, Next, Plan, Search, ToBeat,
     reasons::{self, Why},
@@ -36,10 +39,14 @@ pub struct Guided {
     latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
     target_per_kilosecond: Option<u64>,
+    /// Where engines of several prices are compared.
+    costs: Option<Costs>,
     rules: Rules,
     gpus: u32,
     others: Vec<OtherEngine>,
     expected: Vec<Expected>,
+    /// The point to begin with: an arm and a level.
+    first: Option<(usize, u32)>,
 }
 
 /// How the analysis' search ended.
@@ -53,16 +60,22 @@ impl Guided {
     pub fn new(task: &ProfileTask, plan: Plan) -> Self {
         let objectives = drivers::measurable(task);
         let own = (drivers::driver(task).measures()[0], Percentile::P99);
+        let first = task.first.as_ref().and_then(|first| {
+            let arm = plan.arms.iter().position(|arm| arm.id == first.arm.id)?;
+            plan.levels.contains(&first.level).then_some((arm, first.level))
+        });
         Self {
             plan,
             latency: objectives.first().map_or(own, |o| (o.metric, o.percentile)),
             objectives,
             optimize_for: task.optimize_for,
             target_per_kilosecond: task.target_per_kilosecond,
+            costs: task.costs,
             rules: Rules::of(task),
             gpus: task.gpus.max(1),
             others: task.other_engines.clone(),
             expected: task.expected.clone(),
+            first,
         }
     }
 
@@ -97,12 +110,16 @@ impl Guided {
 
     /// Every feasible row of the campaign with its throughput as one replica of this engine's size would have it.
     fn rivals<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = ToBeat> + 'a {
-        let own = rows.iter().map(|row| (row, self.gpus, None));
+        let own = rows.iter().map(|row| (row, Replica::own(self), None));
         let others = self.others.iter();
-        let others = others.flat_map(|other| other.rows.iter().map(|row| (row, other.gpus.max(1), Some(&other.name))));
-        own.chain(others).filter(|(row, ..)| row.verdict == MeasurementVerdict::Feasible).map(|(row, gpus, name)| {
+        let others = others.flat_map(|of| of.rows.iter().map(|row| (row, Replica::other(of), Some(&of.name))));
+        let is_rival = |row: &Row, of: Replica| {
+            row.verdict == MeasurementVerdict::Feasible && (self.costs.is_none() || self.is_within(row, of))
+        };
+        own.chain(others).filter(move |(row, of, _)| is_rival(row, *of)).map(|(row, of, name)| {
             let per_kilosecond = match self.optimize_for {
-                OptimizeFor::Cost => row.per_kilosecond * u64::from(self.gpus) / u64::from(gpus),
+                // Truncation is the meaning: whole requests.
+                OptimizeFor::Cost => (row.per_kilosecond as f64 * Replica::own(self).cost() / of.cost()) as u64,
                 OptimizeFor::Throughput | OptimizeFor::Latency => row.per_kilosecond,
             };
             let engine = name.map(|name| format!("{name}, ")).unwrap_or_default();
@@ -111,10 +128,22 @@ impl Guided {
     }
 }
 
+impl Guided {
+    /// Whether a row has the throughputs that are asked for. At one price who has less than another that lacks them can
+    /// have none of them either.
+    fn is_within(&self, row: &Row, replica: Replica) -> bool {
+        let reaches = |(of, least): (Throughput, f64)| row.per_kilosecond as f64 / of.divisor(replica) >= least;
+        Throughput::limits(self).into_iter().all(reaches)
+    }
+}
+
 impl Search for Guided {
     fn next(&self, rows: &[Row]) -> Next {
         if let Some(ended) = self.plan.ended(rows, &self.rules) {
             return Next::Done(ended);
+        }
+        if let Some((arm, level)) = self.first.filter(|_| rows.is_empty()) {
+            return Next::Measure { arm, level };
         }
         let level = |cell: analysis::Cell| View::levels(self).get(cell.level).copied();
         match self.step(rows).map(|cell| (cell.arm, level(cell))) {
@@ -241,21 +270,21 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
     axes.extend(parameters.iter().map(|name| axis(name, None)));
     // A table of expectations tells engines apart, and nothing else.
     let columns = analysis::Columns { unit: analysis::ColumnUnit::OtherWork, silent: (1..axes.len()).collect() };
-    let arm = |values, gpus: u32, engine| analysis::Arm {
+    let arm = |values, of: Replica, engine| analysis::Arm {
         values,
-        gpus: f64::from(gpus.max(1)),
-        price: None,
+        gpus: f64::from(of.gpus),
+        price: of.gpu_price(),
         start_seconds: None,
         engine,
         levels: vec![false; levels.len()],
     };
-    let own = search.plan.arms.iter().map(|a| arm(values(a, None, &parameters), search.gpus, 0));
+    let own = search.plan.arms.iter().map(|a| arm(values(a, None, &parameters), Replica::own(search), 0));
     let others = other_arms(search).into_iter().map(|(engine, id)| {
         // Campaigns name equal configurations alike over all engines.
         let like = search.plan.arms.iter().find(|arm| arm.id == id).cloned();
         let like = like.unwrap_or_else(|| Arm { id: id.to_owned(), config: Default::default() });
         let other = &search.others[engine];
-        arm(values(&like, Some(&other.name), &parameters), other.gpus, engine + 1)
+        arm(values(&like, Some(&other.name), &parameters), Replica::other(other), engine + 1)
     });
     let (objective, direction) = match search.optimize_for {
         OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
@@ -271,6 +300,7 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
         direction,
         constraints: constraints(search),
         abort_fraction: ABORT_FRACTION,
+        prices_known: search.costs.is_some(),
         columns,
         // Load and instances of one engine do not tell its size.
         model: None,
@@ -279,43 +309,37 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
 
 /// What runs show, the throughput first, each with what is expected of it.
 fn metrics(search: &Guided, levels: &[u32]) -> Vec<analysis::Metric> {
-    let prior = column(search, levels, |expected, gpus| match search.optimize_for {
-        OptimizeFor::Cost => expected.per_kilosecond as f64 / f64::from(gpus.max(1)),
-        OptimizeFor::Throughput | OptimizeFor::Latency => expected.per_kilosecond as f64,
-    });
-    let mut metrics = vec![analysis::Metric { prior, ..throughput(search) }];
+    let throughput = |of: Throughput| {
+        let prior = column(search, levels, |expected, replica| expected.per_kilosecond as f64 / of.divisor(replica));
+        analysis::Metric { name: of.name().to_owned(), kind: analysis::MetricKind::Throughput, prior }
+    };
+    let (first, limited) = Throughput::compared(search);
+    let mut metrics = vec![throughput(first)];
     metrics.extend(measured(search).into_iter().map(|(metric, percentile)| {
         let prior = column(search, levels, |expected, _| expected.micros(metric) as f64);
         analysis::Metric { prior, ..latency_metric(metric, percentile) }
     }));
     metrics.extend(search.rules.gpu_limits.iter().map(gpu_metric));
+    metrics.extend(limited.map(throughput));
     metrics
 }
 
 /// Per arm and level, a figure that is expected: of all configurations of an engine alike. Empty where none is.
-fn column(search: &Guided, levels: &[u32], figure: impl Fn(&Expected, u32) -> f64) -> Vec<Vec<Option<f64>>> {
+fn column(search: &Guided, levels: &[u32], figure: impl Fn(&Expected, Replica) -> f64) -> Vec<Vec<Option<f64>>> {
     let all = || search.expected.iter().chain(search.others.iter().flat_map(|other| &other.expected));
     if all().next().is_none() {
         return Vec::new();
     }
-    let row = |expected: &[Expected], gpus: u32| -> Vec<Option<f64>> {
-        let at = |level: &u32| expected.iter().find(|of| of.level == *level).map(|of| figure(of, gpus));
+    let row = |expected: &[Expected], replica: Replica| -> Vec<Option<f64>> {
+        let at = |level: &u32| expected.iter().find(|of| of.level == *level).map(|of| figure(of, replica));
         levels.iter().map(at).collect()
     };
-    let own = search.plan.arms.iter().map(|_| row(&search.expected, search.gpus));
+    let own = search.plan.arms.iter().map(|_| row(&search.expected, Replica::own(search)));
     let others = other_arms(search).into_iter().map(|(engine, _)| {
         let other = &search.others[engine];
-        row(&other.expected, other.gpus)
+        row(&other.expected, Replica::other(other))
     });
     own.chain(others).collect()
-}
-
-fn throughput(search: &Guided) -> analysis::Metric {
-    let name = match search.optimize_for {
-        OptimizeFor::Cost => "throughput_per_gpu",
-        OptimizeFor::Throughput | OptimizeFor::Latency => "throughput",
-    };
-    analysis::Metric { name: name.into(), kind: analysis::MetricKind::Throughput, prior: Vec::new() }
 }
 
 /// The latencies that are limited or optimised, each once, in the order of the space's metrics after the throughput.
@@ -333,19 +357,17 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
         metric: position(search, (o.metric, o.percentile)),
         bound: Bound::AtMost(o.max_microseconds as f64),
     };
-    let target = search.target_per_kilosecond.map(|target| {
-        let target = match search.optimize_for {
-            OptimizeFor::Cost => target as f64 / f64::from(search.gpus),
-            OptimizeFor::Throughput | OptimizeFor::Latency => target as f64,
-        };
-        analysis::Constraint { metric: 0, bound: Bound::AtLeast(target) }
-    });
     let first = 1 + measured(search).len();
+    let (looked_for, _) = Throughput::compared(search);
+    let position_of = move |of| if of == looked_for { 0 } else { first + search.rules.gpu_limits.len() };
+    let targets = Throughput::limits(search).into_iter();
+    let targets =
+        targets.map(move |(of, least)| analysis::Constraint { metric: position_of(of), bound: Bound::AtLeast(least) });
     let of_gpus = search.rules.gpu_limits.iter().enumerate().flat_map(move |(at, limit)| {
         let bounds = [limit.min.map(|min| Bound::AtLeast(min.into())), limit.max.map(|max| Bound::AtMost(max.into()))];
         bounds.into_iter().flatten().map(move |bound| analysis::Constraint { metric: first + at, bound })
     });
-    search.objectives.iter().map(latency).chain(target).chain(of_gpus).collect()
+    search.objectives.iter().map(latency).chain(targets).chain(of_gpus).collect()
 }
 
 fn gpu_metric(limit: &GpuLimit) -> analysis::Metric {
@@ -400,17 +422,18 @@ fn measurement(
     let gpus = space.arms[cell.arm].gpus;
     let total = row.gpu_millis as f64 / 1e3 / gpus;
     let run = if loaded { total } else { total.min(row.millis as f64 / 1e3) };
-    let per_gpu = match search.optimize_for {
-        OptimizeFor::Cost => gpus,
-        OptimizeFor::Throughput | OptimizeFor::Latency => 1.0,
-    };
-    let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
+    let (first, limited) = Throughput::compared(search);
+    let replica = Replica::of(search, space.arms[cell.arm].engine);
+    let throughput = |of: Throughput| (row.count > 0).then(|| row.per_kilosecond as f64 / of.divisor(replica));
+    let mut values = vec![throughput(first)];
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
     let gpu = |limit: &GpuLimit| Some(f64::from(row.gpu?.figure(limit.figure)?.max(1)));
     values.extend(search.rules.gpu_limits.iter().map(gpu));
+    values.extend(limited.map(throughput));
     let mut log_sds = vec![throughput_log_sd(row)];
     log_sds.extend(measured(search).into_iter().map(|latency| latency_log_sd(row, latency)));
     log_sds.extend(search.rules.gpu_limits.iter().map(|_| slo::SAMPLED_LOG_ERROR));
+    log_sds.extend(limited.map(|_| throughput_log_sd(row)));
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,

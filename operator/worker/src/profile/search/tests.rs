@@ -12,6 +12,8 @@ use slipway_worker_contract::{
 
 use super::*;
 
+mod prices;
+
 fn arms(ids: &[&str]) -> Vec<Arm> {
     ids.iter().map(|id| Arm { id: (*id).into(), config: ServeConfig::default() }).collect()
 }
@@ -187,6 +189,8 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         measure: MeasureSettings::default(),
         measured: Vec::new(),
         other_engines: Vec::new(),
+        costs: None,
+        first: None,
         target_per_kilosecond: None,
         gpu_limits: Vec::new(),
         expected: Vec::new(),
@@ -311,12 +315,34 @@ fn where_much_fails_at_high_levels_a_search_finds_the_best_point_within_the_limi
 }
 
 #[test]
+fn a_search_begins_with_the_point_that_an_earlier_campaign_chose_and_goes_on_by_its_rows() {
+    let task = large_space(OptimizeFor::Throughput);
+    let plan_of = plan(&task, 48, 0);
+    let first = Cell { arm: plan_of.arms[5].clone(), level: 16 };
+    let warm = ProfileTask { first: Some(first), ..task.clone() };
+    let search = Guided::new(&warm, plan_of);
+    assert_eq!(search.next(&[]), Next::Measure { arm: 5, level: 16 });
+    let truth = (20.0, 1.3);
+    let (rows, ended) = search_all(&warm, &search, truth);
+    let (best, found) = (best(&task, truth).unwrap() as f64, found(&rows).unwrap() as f64);
+    assert!(ended.end == ProfileEnd::Complete && found >= 0.95 * best, "{found} of {best}");
+    let gone = Cell { arm: Arm { id: "gone".into(), config: ServeConfig::default() }, level: 16 };
+    let without = Guided::new(&ProfileTask { first: Some(gone), ..task.clone() }, plan(&task, 48, 0));
+    assert_eq!(without.next(&[]), Guided::new(&task, plan(&task, 48, 0)).next(&[]), "a point that it lacks is none");
+}
+
+#[test]
 fn another_engine_that_cannot_be_beaten_ends_the_search_early() {
     let mut task = large_space(OptimizeFor::Throughput);
     let alone = search_all(&task, &Guided::new(&task, plan(&task, 48, 0)), (20.0, 1.3)).0.len();
     let fast = serve(&task, 7, 8, (400.0, 1.3));
-    task.other_engines =
-        vec![OtherEngine { name: "INT8".into(), gpus: 1, rows: vec![fast.clone()], expected: Vec::new() }];
+    task.other_engines = vec![OtherEngine {
+        name: "INT8".into(),
+        gpus: 1,
+        microdollars_per_hour: None,
+        rows: vec![fast.clone()],
+        expected: Vec::new(),
+    }];
     let search = Guided::new(&task, plan(&task, 48, 0));
     let (rows, _) = search_all(&task, &search, (20.0, 1.3));
     assert!(rows.len() < alone, "{} and {alone} alone", rows.len());
@@ -345,7 +371,13 @@ fn what_is_expected_of_two_engines_ends_the_search_of_the_worse_early() {
     let mut task = large_space(OptimizeFor::Throughput);
     // The other one was measured to be three times as fast; whether this one is, only expectations say.
     let other: Vec<Row> = [(7, 8), (7, 4)].map(|(arm, level)| serve(&task, arm, level, (60.0, 1.3))).to_vec();
-    task.other_engines = vec![OtherEngine { name: "FP8".into(), gpus: 1, rows: other, expected: Vec::new() }];
+    task.other_engines = vec![OtherEngine {
+        name: "FP8".into(),
+        gpus: 1,
+        microdollars_per_hour: None,
+        rows: other,
+        expected: Vec::new(),
+    }];
     let runs = |task: &ProfileTask| search_all(task, &Guided::new(task, plan(task, 48, 0)), (20.0, 1.3)).0.len();
     let bare = runs(&task);
     task.expected = expected(&task, 1.0);

@@ -9,11 +9,15 @@ use slipway_crds::{
     },
 };
 
-use crate::{agent_deployment::world::World, jobs::template::common_labels};
+use crate::{
+    agent_deployment::{engines::axes::product, world::World},
+    jobs::template::common_labels,
+};
 
 /// An Engine. Nobody owns it: every AgentDeployment of the namespace with the same build shares it.
 pub fn engine(world: &World, name: &str, build: EngineBuild, builder_image: &str) -> Engine {
     let tools = world.spec.engine.as_ref().and_then(|engine| engine.tensorrt_llm.as_ref());
+    let node_selector = world.spec.hardware.on(product(world, &build)).node_selector;
     let calibration = tools.and_then(|tools| tools.calibration.as_ref());
     let is_calibrated = build.tensorrt_llm.as_ref().is_some_and(|build| build.calibration.is_some());
     Engine {
@@ -27,7 +31,7 @@ pub fn engine(world: &World, name: &str, build: EngineBuild, builder_image: &str
             build,
             placement: BuildPlacement {
                 builder_image: builder_image.to_owned(),
-                node_selector: world.spec.hardware.node_selector.clone(),
+                node_selector,
                 tolerations: world.spec.hardware.tolerations.clone(),
                 resources: world.spec.serving.triton_resources.clone(),
                 calibration: calibration.filter(|_| is_calibrated).map(|calibration| calibration.config_map.clone()),

@@ -47,11 +47,14 @@ pub struct QualityInputs<'a> {
     pub custom: &'a CustomEngine,
     /// What serves the engine; the builder of a Custom engine answers itself.
     pub served_by: ServedBy,
+    /// The GPU model that the engine is for, where the spec has several.
+    pub gpu_product: Option<&'a str>,
 }
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: QualityInputs<'_>) -> (ConfigMap, Job) {
-    let QualityInputs { task: scoring, prompts, dataset, custom, served_by } = inputs;
+    let QualityInputs { task: scoring, prompts, dataset, custom, served_by, gpu_product } = inputs;
+    let hardware = world.spec.hardware.on(gpu_product);
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -83,8 +86,8 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: Qualit
         init_containers,
         container,
         volumes,
-        node_selector: world.spec.hardware.node_selector.clone(),
-        tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
+        node_selector: hardware.node_selector,
+        tolerations: hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.build_deadline_seconds,
     };
     (config_map, job(&world.settings, parts))

@@ -30,7 +30,17 @@ impl Canary<'_> {
     pub(super) fn may_take_a_place(&self) -> bool {
         let spec = &self.world.spec.rollout;
         let is_allowed = spec.capacity == Capacity::InPlace && self.paused_by().is_none() && !self.was_in_vain();
-        is_allowed && self.stable_pods() > 0 && self.is_route_there() && self.world.revision(self.stable).is_some()
+        let is_stable_known = self.world.revision(self.stable).is_some();
+        // What an earlier release began to drain goes on.
+        let is_of_use = !self.has_other_nodes() || self.room().is_some_and(|room| room.drained > 0);
+        is_allowed && self.stable_pods() > 0 && self.is_route_there() && is_stable_known && is_of_use
+    }
+
+    /// Whether the pods of stable are on other nodes than the canary may have, such as those of another GPU model.
+    pub(super) fn has_other_nodes(&self) -> bool {
+        let own = &self.target.plan.hardware.node_selector;
+        let stable = self.world.revision(self.stable).map(|stable| &stable.plan.hardware.node_selector);
+        stable.is_some_and(|stable| own.iter().any(|(label, value)| stable.get(label).is_some_and(|of| of != value)))
     }
 
     pub(super) fn was_in_vain(&self) -> bool {

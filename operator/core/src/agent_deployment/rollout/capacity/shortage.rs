@@ -45,7 +45,7 @@ impl Canary<'_> {
     fn unscheduled(&self, unscheduled: &Unscheduled) -> Why {
         let deadline = &self.world.spec.rollout.capacity_deadline;
         let then = match self.world.spec.rollout.capacity {
-            Capacity::InPlace if !self.was_in_vain() => "a serving pod is drained",
+            Capacity::InPlace if !self.was_in_vain() && !self.has_other_nodes() => "a serving pod is drained",
             Capacity::SurgeIfPossible if !self.schedule.is_empty() => {
                 "it continues with the scheduled pods, or pauses and tries again later if there are none"
             }
@@ -91,6 +91,10 @@ impl Canary<'_> {
                 "Draining a pod made no room for it: check that it fits on a node (spec.hardware, \
                  spec.serving.tritonResources). To drain one again, {}",
                 self.retry()
+            ),
+            Capacity::InPlace if self.has_other_nodes() => format!(
+                "{make_room}. Serving pods are not drained: they are on other nodes than spec.hardware or \
+                 spec.search.gpuProducts asks for now"
             ),
             Capacity::InPlace => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge if self.baseline().is_some() => {

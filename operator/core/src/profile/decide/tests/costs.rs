@@ -98,7 +98,7 @@ fn where_everything_is_too_dear_the_limit_binds_and_it_says_which_would_do() {
 }
 
 fn arrivals(inputs: &ProfileInputs, per_kilosecond: i64) -> u64 {
-    rate::arrivals_per_kilosecond(inputs, rate::Explored { level: 4, per_kilosecond })
+    rate::arrivals_per_kilosecond(inputs, "engine-a", rate::Explored { level: 4, per_kilosecond })
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn a_throughput_is_asked_of_what_counts_the_same(
 ) {
     let throughput = serde_norway::from_str(&format!("{{min: '12', unit: {unit}}}")).expect("an objective");
     let inputs = ProfileInputs { driver, throughput: Some(throughput), ..inputs(OptimizeFor::Throughput) };
-    let target = |purpose| target::target_per_kilosecond(&inputs, target::driver_for(&inputs, purpose));
+    let target = |purpose| target::target_per_kilosecond(&inputs, "engine-a", target::driver_for(&inputs, purpose));
     assert_eq!([MeasurementPurpose::Explore, MeasurementPurpose::Confirm].map(target), asked);
 }
 

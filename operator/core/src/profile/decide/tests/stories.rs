@@ -260,7 +260,7 @@ fn the_rate_of_a_confirm_run_leaves_room_for_refused_runs(
     let mut world = cluster().with_trace().world;
     world.spec.inputs.error_rate = max.map(|max| serde_norway::from_str(&format!("max: {max}")).expect("a limit"));
     let explored = rate::Explored { level, per_kilosecond: 18_000 };
-    assert_eq!(rate::arrivals_per_kilosecond(&world.spec.inputs, explored), arrivals);
+    assert_eq!(rate::arrivals_per_kilosecond(&world.spec.inputs, "engine-a", explored), arrivals);
 }
 
 #[test]
