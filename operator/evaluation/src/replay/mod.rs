@@ -7,7 +7,7 @@ mod abort;
 mod run;
 
 use serde::Serialize;
-use slipway_analysis::search::{Cell, Space};
+use slipway_analysis::search::{Cell, Measurement, Space};
 
 pub use self::abort::{Abort, Fractions, Streams};
 pub use self::run::replay;
@@ -62,8 +62,11 @@ pub struct ReplayResult {
     /// What the method expected the best further run to gain in ln objective when it stopped, where it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain_left: Option<f64>,
-    /// Every run in order.
+    /// Every run in order, as people read it.
     pub trace: Vec<TraceEntry>,
+    /// The same runs as a search sees them.
+    #[serde(skip)]
+    pub measurements: Vec<Measurement>,
 }
 
 /// A cell, for people.

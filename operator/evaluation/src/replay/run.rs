@@ -131,5 +131,6 @@ fn result(
         feasible,
         gain_left,
         trace,
+        measurements: measurements.to_vec(),
     }
 }

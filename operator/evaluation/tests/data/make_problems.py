@@ -149,7 +149,7 @@ def llm_pilot(source, target, streams):
                     "abort": abort})
 
 
-def argonne(source, target):
+def argonne(source, target, lengths):
     """Offline batches: the batch is the level; latency limits at three quantiles; ten batches a run, a start 180 s."""
     groups = {}
     for row in csv.DictReader(open(source)):
@@ -160,7 +160,7 @@ def argonne(source, target):
         for row in rows:
             key = row["Hardware"], row["Num of Hardware"], row["Framework"], row["Batch Size"]
             cells.setdefault(key, (float(row["Latency"]), float(row["Throughput"])))
-        if len({key[:3] for key in cells}) < 12 or length not in ("512", "1024"):
+        if len({key[:3] for key in cells}) < 12 or length not in lengths:
             continue
         name = f"argonne-{model.lower()}-{length}"
         with open(target / f"{name}.csv", "w", newline="") as f:
@@ -284,6 +284,7 @@ def main():
     parser.add_argument("--checkpoint", type=pathlib.Path, help="Model Analyzer's experiments/data/*/0.ckpt, for device limits")
     parser.add_argument("--llm-pilot", type=pathlib.Path, help="a directory with aggregate.csv and prices.csv")
     parser.add_argument("--argonne", type=pathlib.Path, help="throughput_latency_all.csv of LLM-Inference-Bench")
+    parser.add_argument("--lengths", default="512,1024", help="of LLM-Inference-Bench's loads, those to keep")
     parser.add_argument("--inferencex", type=pathlib.Path, help="points.csv of the decode SLO experiment")
     parser.add_argument("--ladder", type=pathlib.Path, help="ladder.json of e2e/gpu/ladder.py")
     parser.add_argument("--perturb", type=int, default=0, help="replace the problems in the target by N altered copies each")
@@ -299,10 +300,12 @@ def main():
     if args.llm_pilot:
         (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
         llm_pilot(args.llm_pilot, args.target / "llm_pilot", dict(s.split("=") for s in args.streams.split(",") if s))
-    for source, convert in ((args.argonne, argonne), (args.inferencex, inferencex)):
-        if source:
-            (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
-            convert(source, args.target / "llm_pilot")
+    if args.argonne or args.inferencex:
+        (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
+    if args.argonne:
+        argonne(args.argonne, args.target / "llm_pilot", args.lengths.split(","))
+    if args.inferencex:
+        inferencex(args.inferencex, args.target / "llm_pilot")
     if args.ladder:
         (args.target / "ladder_h200").mkdir(parents=True, exist_ok=True)
         ladder(args.ladder, args.target / "ladder_h200")

@@ -8,6 +8,7 @@ mod calibration;
 mod device;
 mod early;
 mod gates;
+mod loads;
 mod methods;
 mod priors;
 mod roofline;
@@ -32,7 +33,7 @@ struct Args {
     /// Seeds per problem of the other suites
     #[arg(long, default_value_t = 10)]
     other_seeds: u64,
-    /// Suites to run: grid, llm, device, calibration, noise, prior, roofline, early, speed; all without it
+    /// Suites to run: grid, llm, device, calibration, noise, prior, roofline, loads, early, speed; all without it
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Methods to run beside brute and bisection; all without it
@@ -48,7 +49,7 @@ fn main() {
     let wanted = |suite: &str| args.only.is_empty() || args.only.iter().any(|only| only == suite);
     let grids = methods::Grids::read(&args.data, &args.methods);
     let (seeds, few) = (args.seeds, args.other_seeds);
-    let suites: [(&str, &dyn Fn() -> Section); 9] = [
+    let suites: [(&str, &dyn Fn() -> Section); 10] = [
         ("grid", &|| methods::grid(&grids, seeds)),
         ("llm", &|| methods::language_models(&grids, few)),
         ("device", &|| device::device(&grids, seeds.min(10))),
@@ -56,6 +57,7 @@ fn main() {
         ("noise", &|| methods::noise(&grids, few)),
         ("prior", &|| priors::priors(&grids, few)),
         ("roofline", &|| roofline::roofline(&grids, seeds)),
+        ("loads", &|| loads::loads(&grids, few)),
         ("early", &|| early::early(&args.data)),
         ("speed", &speed::speed),
     ];

@@ -9,7 +9,7 @@ use slipway_evaluation::replay::{Problem, ReplayResult, replay};
 use super::gates::Section;
 use super::methods::{Grids, runs};
 use super::priors::without_roles;
-use super::tables::{mean, percent, share, table};
+use super::tables::{mean, mean_interval, percent, share, table};
 
 /// A problem as a search sees it that knows more or less of the model.
 type Variant = fn(&Problem) -> Problem;
@@ -123,14 +123,6 @@ fn savings(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
         .collect();
     rows.push(row("brute force", &brute, None));
     table(&["the search knows", "GPU-s, mean", "over the first, mean (95 % interval)", "finds 0.99 of the best"], &rows)
-}
-
-/// The mean of some factors with its interval of 95 %, by the normal law: these are more than a hundred.
-fn mean_interval(factors: &[f64]) -> String {
-    let average = mean(factors);
-    let squares: Vec<f64> = factors.iter().map(|factor| (factor - average).powi(2)).collect();
-    let error = 1.96 * (mean(&squares) / factors.len() as f64).sqrt();
-    format!("{average:.3}x ({:.3} to {:.3})", average - error, average + error)
 }
 
 fn searches(problems: &BTreeMap<String, Problem>, change: fn(&Problem) -> Problem, seeds: u64) -> Vec<ReplayResult> {

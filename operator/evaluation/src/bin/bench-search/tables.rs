@@ -63,3 +63,11 @@ pub fn median_interval(factors: &[f64]) -> String {
     let bounds = bounds.and_then(|bounds| Some(format!(" ({:.1} to {:.1})", bounds.lower?, bounds.upper?)));
     format!("{:.1}x{}", median(factors), bounds.unwrap_or_default())
 }
+
+/// The mean of some factors with its interval of 95 %, by the normal law: these are more than a hundred.
+pub fn mean_interval(factors: &[f64]) -> String {
+    let average = mean(factors);
+    let squares: Vec<f64> = factors.iter().map(|factor| (factor - average).powi(2)).collect();
+    let error = 1.96 * (mean(&squares) / factors.len() as f64).sqrt();
+    format!("{average:.3}x ({:.3} to {:.3})", average - error, average + error)
+}
