@@ -146,7 +146,7 @@ impl<'a> Study<'a> {
         let beats = |other: &'a Measurement| {
             self.latency(other).is_some_and(|latency| latency.microseconds <= own.microseconds)
                 && other.per_kilosecond >= row.per_kilosecond
-                && !is_dearer(other, row)
+                && (self.inputs.prices.is_empty() || !is_dearer(other, row))
         };
         front().find(|(_, other)| beats(other)).map_or(Assessment::Meets, |(at, _)| Assessment::Beaten(at))
     }

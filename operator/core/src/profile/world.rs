@@ -34,7 +34,7 @@ pub struct ProfileWorld {
     pub jobs: BTreeMap<String, JobView>,
     /// What running Jobs say of themselves, by name of the Job.
     pub progress: BTreeMap<String, Progress>,
-    /// Other campaigns of the same agent, the latest first.
+    /// Earlier campaigns of the same model, the latest first. Those of other agents are known until this one has begun.
     pub earlier: Vec<Earlier>,
     /// What the AgentDeployment says to its campaign.
     pub agent: AgentView,
@@ -98,7 +98,7 @@ impl AgentView {
     }
 }
 
-/// Another campaign of the same agent.
+/// Another campaign, of this agent or of one with the same model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Earlier {
     /// Name of the Profile.

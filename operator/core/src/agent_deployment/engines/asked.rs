@@ -85,7 +85,7 @@ pub(super) fn axes(candidate: &Candidate<'_>) -> EngineAxes {
 }
 
 /// Takes out the engines that nothing asks for. What stays are those that the campaigns of this plan ask for, and the
-/// first that has not failed, with which a campaign begins.
+/// first that has not failed.
 pub(super) fn take_unasked<'a>(world: &World, candidates: &mut Vec<Candidate<'a>>) -> Vec<Candidate<'a>> {
     if !is_asking(world) {
         return Vec::new();

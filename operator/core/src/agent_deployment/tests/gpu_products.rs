@@ -218,7 +218,7 @@ fn the_cost_of_the_choice_is_by_the_price_of_its_gpu_model() {
     assert_eq!((cost.microdollars_per_replica_hour, cost.text.as_str()), (4_000_000, "$0.35 for 1,000 runs"));
 }
 
-/// A spec that names the one product later begins with the plan that serves.
+/// A spec that names the one product later has the same plan but for the engine's name.
 #[test]
 fn a_spec_with_the_chosen_gpu_model_alone_has_the_same_plan() {
     let of_both = chosen(built(both(|_| {})), "bf16-h200").with_pods_ready();

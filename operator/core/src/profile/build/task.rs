@@ -111,11 +111,11 @@ fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<LatencyObjective> 
     objectives.map(LatencyObjective::from).collect()
 }
 
-/// The point to begin with, before anything is measured.
+/// The point with which the search of this engine begins. The worker takes it while the engine has no row.
 fn first(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Option<Cell> {
     let WarmStart { engine: of, configuration, level, .. } = status.warm_start.as_ref()?;
-    let is_first = *of == engine.name && status.measurements.is_empty();
-    let named = inputs.configurations.iter().find(|named| named.name == *configuration).filter(|_| is_first)?;
+    let is_its = *of == engine.name;
+    let named = inputs.configurations.iter().find(|named| named.name == *configuration).filter(|_| is_its)?;
     Some(Cell { arm: arm(named), level: unsigned(*level) })
 }
 

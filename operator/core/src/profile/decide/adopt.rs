@@ -84,7 +84,7 @@ fn known(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine
 
 /// Whether a row of one campaign is what the other would measure: the same load on the same pods, wherever their nodes
 /// are.
-pub(super) fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
+fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
     let pods = |of: &ProfileInputs| ProfilePlacement { node_selector: BTreeMap::new(), ..of.placement.clone() };
     driver::is_same_load(inputs, earlier) && pods(inputs) == pods(earlier)
 }

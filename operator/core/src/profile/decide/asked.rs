@@ -142,7 +142,7 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
     // What is promised to the Jobs that run is asked about again when they have ended.
     let over = shares::left_beside(world, before, None).used_up().or_else(|| ledger::unknown_figure(inputs, before));
     let next = match (before.asked.is_empty(), over) {
-        // Without expectations nothing speaks for another one than the first, which is built already.
+        // Without expectations a campaign begins with the engine of its warm start, or with the first, which is built.
         (true, _) if inputs.prior.is_none() => first(before, &open),
         (_, Some(words)) => done(&words),
         (_, None) => ledger::next(inputs, before, &open),
@@ -152,7 +152,7 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
         // What runs may still change what the search asks for.
         Next::Done { reasons: _ } if is_busy => Parts::default().with(None),
         Next::Done { reasons } => {
-            let left_out = open.iter().zip(reasons).map(|(engine, why)| left_out(engine, &why));
+            let left_out = open.iter().zip(reasons).map(|(engine, why)| left_out(world, engine, &why));
             left_out.fold(Parts::default(), Parts::and).with(None)
         }
     }
@@ -162,7 +162,7 @@ fn ask(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignS
 fn first(before: &ProfileStatus, open: &[&ProfiledEngine]) -> Next {
     let known = before.warm_start.as_ref().and_then(|warm_start| {
         let engine = open.iter().position(|engine| engine.name == warm_start.engine)?;
-        Some((engine, format!("Profile {} chose it under another load", warm_start.profile)))
+        Some((engine, format!("Profile {} chose it before", warm_start.profile)))
     });
     let (engine, why) = known.unwrap_or_else(|| (0, FIRST.to_owned()));
     Next::Ask { engine, why }
@@ -177,8 +177,10 @@ fn asked(engine: &ProfiledEngine, why: &str) -> Planned<Option<CampaignState>> {
     parts.with(Some(state(line)))
 }
 
-/// An engine that is never built: nothing is wrong with it.
-fn left_out(engine: &ProfiledEngine, why: &str) -> Parts {
-    let note = Note::normal(Reason::ConfigurationMeasured, format!("{} is not built: {why}", engine.display_name));
-    Parts::of_notes([note]).and(Parts::of_found(engine::without_rows(engine, &format!("not built: {why}"))))
+/// An engine that is never measured: nothing is wrong with it. The first of the spec is built in any case.
+fn left_out(world: &ProfileWorld, engine: &ProfiledEngine, why: &str) -> Parts {
+    let is_built = world.agent.offers.contains_key(&engine.name);
+    let what = if is_built { "not measured" } else { "not built" };
+    let note = Note::normal(Reason::ConfigurationMeasured, format!("{} is {what}: {why}", engine.display_name));
+    Parts::of_notes([note]).and(Parts::of_found(engine::without_rows(engine, &format!("{what}: {why}"))))
 }

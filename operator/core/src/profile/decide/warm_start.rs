@@ -1,14 +1,13 @@
-//! The point with which a campaign begins, where an earlier one of the same model chose it under another load. Pure.
+//! The point with which a campaign begins, where an earlier one of the same model chose it. Pure.
 //!
-//! It is only measured first. What the earlier campaign measured of other points is not believed under this load: on
-//! public tables that left the best point out in one search of eleven (docs/benchmarks.md).
+//! It is only measured first. What the earlier campaign measured of other points is not believed under another load. On
+//! one of two public sets that left the best point out in one search of eleven (docs/benchmarks.md).
 
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::profile::{NamedConfiguration, ProfileInputs, ProfiledEngine, WarmStart},
 };
 
-use super::adopt::is_measured_alike;
 use crate::{
     plan::Note,
     profile::{
@@ -21,20 +20,15 @@ use crate::{
 /// told what to expect, or that asks what has changed since, begins by itself.
 pub(super) fn found(world: &ProfileWorld, adopted: &Found) -> Parts {
     let inputs = &world.spec.inputs;
-    let is_told = inputs.engines.iter().any(|engine| !engine.expected.is_empty());
-    if world.status.phase.is_some() || inputs.repetition.is_some() || is_told || !adopted.measurements.is_empty() {
+    let has_begun = world.status.phase.is_some() || !adopted.measurements.is_empty();
+    if has_begun || inputs.repetition.is_some() || inputs.prior.is_some() {
         return Parts::default();
     }
-    // Rows of the same load are adopted, engine by engine.
-    let mut others = world.earlier.iter().filter(|earlier| !is_measured_alike(inputs, &earlier.inputs));
-    let Some((engine, warm_start)) = others.find_map(|earlier| of_earlier(inputs, earlier)) else {
+    let Some((engine, warm_start)) = world.earlier.iter().find_map(|earlier| of_earlier(inputs, earlier)) else {
         return Parts::default();
     };
     let WarmStart { profile, configuration, level, .. } = &warm_start;
-    let line = format!(
-        "the search begins with {}/{configuration} at {level} in flight, which Profile {profile} chose under another load",
-        engine.display_name
-    );
+    let line = format!("Profile {profile} chose {}/{configuration} at {level} in flight before", engine.display_name);
     let found = Found { warm_start: Some(warm_start), ..Found::default() };
     Parts::of_notes([Note::normal(Reason::Profiling, line)]).and(Parts::of_found(found))
 }

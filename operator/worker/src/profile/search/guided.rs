@@ -129,8 +129,8 @@ impl Guided {
 }
 
 impl Guided {
-    /// Whether a row has the throughputs that are asked for. At one price who has less than another that lacks them can
-    /// have none of them either.
+    /// Whether a row has the throughputs that are asked for. At one price, a row with less throughput than one that
+    /// misses a limit misses it too.
     fn is_within(&self, row: &Row, replica: Replica) -> bool {
         let reaches = |(of, least): (Throughput, f64)| row.per_kilosecond as f64 / of.divisor(replica) >= least;
         Throughput::limits(self).into_iter().all(reaches)

@@ -103,6 +103,7 @@ impl Canary<'_> {
                      pods"
                 )
             }
+            Capacity::SurgeIfPossible | Capacity::RequireSurge if self.has_other_nodes() => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge => {
                 format!("{make_room}, or set spec.rollout.capacity to InPlace, which drains serving pods")
             }

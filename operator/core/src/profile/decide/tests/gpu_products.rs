@@ -122,7 +122,6 @@ fn a_limit_on_cost_is_another_throughput_on_each_gpu_model() {
 fn the_front_has_points_that_only_their_cost_speaks_for() {
     let mut cluster = priced("4");
     let bare = cluster.finish().front.clone();
-    cluster.world.spec.inputs.prices.clear();
     let mut without = both();
     let engines = |status: &slipway_crds::v1alpha1::ProfileStatus, front: &[i32]| {
         let row = |at: &i32| status.measurements[usize::try_from(*at).expect("a position")].engine.clone();

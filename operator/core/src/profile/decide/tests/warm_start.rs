@@ -4,9 +4,9 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{ProfileInputs, ProfiledEngine, WarmStart},
+    profile::{ProfileInputs, WarmStart},
 };
-use slipway_worker_contract::{Arm, Cell, MOST_WALKED};
+use slipway_worker_contract::{Arm, Cell, MOST_WALKED, ProfileEnd};
 
 use super::{
     asking::finish,
@@ -49,8 +49,7 @@ fn a_campaign_begins_with_what_an_earlier_one_chose_under_another_load() {
     let mut cluster = after(vec![campaign("facts-earlier", other_load())]);
     cluster.settle();
     assert_eq!(cluster.world.status.warm_start, Some(choice("facts-earlier")));
-    let line =
-        "the search begins with int8/instances-2 at 4 in flight, which Profile facts-earlier chose under another load";
+    let line = "Profile facts-earlier chose int8/instances-2 at 4 in flight before";
     assert_eq!(cluster.notes.iter().filter(|note| *note == line).count(), 1, "{:?}", cluster.notes);
     assert!(cluster.world.status.measurements.iter().all(|row| row.measured_in.is_none()), "no row is taken over");
 }
@@ -69,12 +68,40 @@ fn the_first_job_has_the_point_and_no_other_does_whatever_becomes_of_the_earlier
     assert!(firsts.len() > 1 && firsts[1..].iter().all(|(_, first)| first.is_none()), "{firsts:?}");
 }
 
+/// Another engine may be measured beside it, and a Job may fail.
+#[test]
+fn the_job_of_the_engine_has_the_point_whatever_was_measured_beside_it() {
+    let mut cluster = after(vec![campaign("facts-earlier", other_load())]).asking();
+    cluster.world.agent.parallel_jobs = Some(2);
+    cluster.settle();
+    cluster.offer("engine-a");
+    cluster.settle();
+    let beside = cluster.running().expect("the first of the spec is built, and measured meanwhile");
+    cluster.end_job(&beside, ProfileEnd::Complete, 0);
+    cluster.offer("engine-b");
+    cluster.settle();
+    let of =
+        |engine: &str| cluster.tasks.iter().find(|task| task.engine.identity == engine).expect("a task").first.clone();
+    assert_eq!((of("engine-a").is_none(), of("engine-b").map(|first| first.level)), (true, Some(4)));
+}
+
+/// Rows of the same load are adopted where the engine is known already; one that is asked for has none yet.
+#[test]
+fn a_campaign_that_asks_for_engines_begins_with_a_choice_under_the_same_load_too() {
+    let mut earlier = campaign("facts-earlier", other_load());
+    let mut cluster = cluster().asking();
+    earlier.inputs.prompts.clone_from(&cluster.world.spec.inputs.prompts);
+    cluster.world.earlier = vec![earlier];
+    cluster.settle();
+    assert_eq!(cluster.world.status.warm_start, Some(choice("facts-earlier")));
+}
+
 #[test]
 fn a_campaign_that_asks_for_engines_asks_first_for_the_one_that_was_chosen() {
     let mut cluster = after(vec![campaign("facts-earlier", other_load())]).asking();
     cluster.settle();
     assert_eq!(cluster.asked(), ["engine-b"]);
-    assert_eq!(cluster.world.status.asked[0].why, "Profile facts-earlier chose it under another load");
+    assert_eq!(cluster.world.status.asked[0].why, "Profile facts-earlier chose it before");
 }
 
 #[test]
@@ -89,17 +116,15 @@ fn of_several_campaigns_the_latest_that_chose_a_point_of_this_one_counts() {
     assert_eq!(cluster.world.status.warm_start, Some(choice("facts-later")));
 }
 
-/// What makes nothing of an earlier campaign.
+/// Why an earlier choice is not taken.
 #[derive(Debug, Clone, Copy)]
-enum Nothing {
+enum Obstacle {
     /// It measures everything again.
     Repetition,
     /// A table says what to expect.
     Table,
     /// The earlier load was the same: its rows are taken over.
     SameLoad,
-    /// The same, where engines are built as the search asks for them: their rows are taken over then.
-    SameLoadOfAsking,
     /// Other engines, by what they are built from.
     OtherEngines,
     /// Other settings under the same name.
@@ -113,39 +138,30 @@ enum Nothing {
 #[rstest]
 fn a_campaign_begins_by_itself_where_the_earlier_choice_is_none_of_its_points_or_something_says_more(
     #[values(
-        Nothing::Repetition,
-        Nothing::Table,
-        Nothing::SameLoad,
-        Nothing::SameLoadOfAsking,
-        Nothing::OtherEngines,
-        Nothing::OtherSettings,
-        Nothing::OtherNodes,
-        Nothing::OtherResources
+        Obstacle::Repetition,
+        Obstacle::Table,
+        Obstacle::SameLoad,
+        Obstacle::OtherEngines,
+        Obstacle::OtherSettings,
+        Obstacle::OtherNodes,
+        Obstacle::OtherResources
     )]
-    why: Nothing,
+    why: Obstacle,
 ) {
     let mut earlier = campaign("facts-earlier", other_load());
     let mut cluster = cluster();
     let inputs = &mut cluster.world.spec.inputs;
     match why {
-        Nothing::Repetition => inputs.repetition = Some(1),
-        Nothing::Table => {
-            let level = "{level: 1, perKilosecond: 1000, requestMicroseconds: 1, firstTokenMicroseconds: 1, \
-                         interTokenMicroseconds: 1}";
-            let told = |engine: &mut ProfiledEngine| {
-                engine.expected = vec![serde_norway::from_str(level).expect("a level")];
-            };
-            inputs.engines.iter_mut().for_each(told);
+        Obstacle::Repetition => inputs.repetition = Some(1),
+        Obstacle::Table => {
+            let table = "{configMap: {name: expectations, key: pareto.csv}, digest: aa}";
+            inputs.prior = Some(serde_norway::from_str(table).expect("a table"));
         }
-        Nothing::SameLoad => earlier.inputs.prompts.clone_from(&inputs.prompts),
-        Nothing::SameLoadOfAsking => {
-            earlier.inputs.prompts.clone_from(&inputs.prompts);
-            cluster = cluster.asking();
-        }
-        Nothing::OtherEngines => inputs.engines.iter_mut().for_each(|engine| engine.name.push('x')),
-        Nothing::OtherSettings => inputs.configurations[1].settings.instances = Some(3),
-        Nothing::OtherNodes => drop(inputs.placement.node_selector.insert("zone".to_owned(), "b".to_owned())),
-        Nothing::OtherResources => {
+        Obstacle::SameLoad => earlier.inputs.prompts.clone_from(&inputs.prompts),
+        Obstacle::OtherEngines => inputs.engines.iter_mut().for_each(|engine| engine.name.push('x')),
+        Obstacle::OtherSettings => inputs.configurations[1].settings.instances = Some(3),
+        Obstacle::OtherNodes => drop(inputs.placement.node_selector.insert("zone".to_owned(), "b".to_owned())),
+        Obstacle::OtherResources => {
             inputs.placement.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "2".to_owned());
         }
     }
@@ -162,5 +178,8 @@ fn a_warm_start_changes_no_choice_from_the_same_rows() {
         let choice = status.choice.expect("a choice");
         (choice.engine, choice.configuration, choice.level, choice.why)
     };
-    assert_eq!(point(finish(&mut warm)), point(finish(&mut cold)), "only the order of the rows differs");
+    let (begun, by_itself) = (finish(&mut warm), finish(&mut cold));
+    let first = |status: &ProfileStatus| status.asked[0].engine.clone();
+    assert_eq!((first(&begun), first(&by_itself)), ("engine-b".to_owned(), "engine-a".to_owned()));
+    assert_eq!(point(begun), point(by_itself), "only the order of the rows differs");
 }
