@@ -144,9 +144,8 @@ fn expecting(now: &Problem, then: &Problem, runs: &[Measurement]) -> Problem {
     let space = &now.space;
     let value = |metric: usize, cell: Cell| {
         let known = |of: usize| runs.iter().filter(|run| is_of(now, then, (cell, run))).find_map(|run| shown(run, of));
-        let arm = cell.arm;
-        let throughput =
-            || Some(known(space.objective)? * prior::divisor(space, arm, &space.metrics[space.objective].name));
+        let unit = || prior::divisor(space, cell.arm, &space.metrics[space.objective].name);
+        let throughput = || Some(known(space.objective)? * unit());
         match space.metrics[metric].kind {
             MetricKind::Throughput | MetricKind::FirstToken | MetricKind::PerToken => known(metric),
             MetricKind::Latency => throughput().map(|throughput| space.levels[cell.level] / throughput),
