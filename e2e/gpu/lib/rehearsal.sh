@@ -14,7 +14,7 @@ readonly REHEARSED_GPUS=$NODE/gpus
 # runs at once.
 rehearsal_changes() {
   ! is_rehearsal || printf '%s;' 's|slipway-vllm:dev|slipway-no-build-stand-in:dev|' '/^    quality:/d' \
-    's|concurrency: .*|concurrency: [4, 32]|' 's|memory: .*Gi|memory: 1Gi|' 's|cpu: "[0-9]*"|cpu: 50m|'
+    's|concurrency: .*|concurrency: [4, 32]|' '/requests:/s|memory: .*Gi|memory: 1Gi|' 's|cpu: "[0-9]*"|cpu: 50m|'
 }
 
 # ask_unseen [AGENT]: what ask_held_out does. The stand-in answers every question alike, and would answer none exactly.
