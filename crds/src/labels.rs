@@ -18,7 +18,7 @@ pub const AGENT_DEPLOYMENT: &str = "slipway.dev/agent-deployment";
 pub const ENGINE: &str = "slipway.dev/engine";
 /// Name of the Profile that a Job measures for.
 pub const PROFILE: &str = "slipway.dev/profile";
-/// Short hash of the model's source whose engines a Profile measures.
+/// Short hash of the source of the model whose engines a Profile measures.
 pub const MODEL_SOURCE: &str = "slipway.dev/model-source";
 /// Short hash of the plan that a serving object runs: the revision.
 pub const REVISION: &str = "slipway.dev/revision";

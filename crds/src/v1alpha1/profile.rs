@@ -260,7 +260,7 @@ pub struct ProfileStatus {
     #[serde(deserialize_with = "definitions::read")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
-    /// Point that is measured first, where an earlier campaign of the same model chose it under another load and
+    /// Point that a search begins with, where an earlier campaign of the same model chose it under another load and
     /// `spec.inputs.prior` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStart>,

@@ -2,6 +2,8 @@
 //!
 //! The table is the vocabulary's: [`slipway_vocabulary::gpu`].
 
+use std::fmt::Display;
+
 use slipway_vocabulary::gpu;
 pub use slipway_vocabulary::gpu::NoWholeGpu;
 
@@ -24,6 +26,14 @@ pub fn by_label(label: &str) -> Result<Gpu, NoWholeGpu> {
     let gpu::Gpu { name, memory_mib, sm, .. } = gpu::by_label(label)?;
     let sm = sm.ok_or(NoWholeGpu::Unknown { meant: None })?;
     Ok(Gpu { name, memory_gib: f64::from(memory_mib) / 1024.0, sm })
+}
+
+/// The field of the spec that names several GPU models.
+pub const PRODUCTS_FIELD: &str = "search.gpuProducts";
+
+/// What is wrong on one of several GPU models, with the remedy of doing without it.
+pub fn refused_on(product: &str, problem: &impl Display) -> String {
+    format!("on {product}, {problem}, or remove {product} from {PRODUCTS_FIELD}")
 }
 
 /// Names that tell the engines of several GPU models apart: the short name of each. Of several with one name the second

@@ -183,7 +183,7 @@ fn gpu(spec: &AgentDeploymentSpec, product: &str) -> Result<gpu::Gpu, Refused> {
             let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
             Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))
         }
-        false => Refused::of(products::FIELD, format!("{product:?} {error}, or remove it")),
+        false => Refused::of(gpu::PRODUCTS_FIELD, format!("{product:?} {error}, or remove it")),
     })
 }
 

@@ -62,7 +62,8 @@ pub struct KvOffload {
 pub struct StructuredOutputs {
     /// What knows which tokens may come next.
     pub backend: StructuredOutputsBackend,
-    /// Whether JSON is written without spaces between its parts. Only XGrammar and Guidance can.
+    /// Whether the spaces between the parts of JSON are fixed: one after each comma and colon with XGrammar, none with
+    /// Guidance. So a model cannot write spaces without end. Outlines cannot do it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compact: bool,
 }

@@ -66,8 +66,8 @@ pub struct ExpectedLevel {
     pub inter_token_microseconds: i64,
 }
 
-/// The point that an earlier campaign of the same model chose under another load. It is measured first, and counts for
-/// no more than any other.
+/// The point that an earlier campaign of the same model chose under another load. A search begins with it, and it
+/// counts for no more than any other. A space of at most 24 cells is walked in its own order all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WarmStart {

@@ -1,9 +1,8 @@
 //! The plans of several GPU models as one. Pure.
 
-use super::{MemoryPlan, Refused};
+use slipway_backends::gpu;
 
-/// The field that names several GPU models.
-pub(super) const FIELD: &str = "search.gpuProducts";
+use super::{MemoryPlan, Refused};
 
 /// One plan of those of each GPU model. What all of them refuse is said once, and without a name.
 pub(super) fn joined(mut plans: Vec<MemoryPlan>, products: &[&str]) -> Option<MemoryPlan> {
@@ -22,8 +21,8 @@ pub(super) fn joined(mut plans: Vec<MemoryPlan>, products: &[&str]) -> Option<Me
 
 /// The problem of one GPU model. One that is not known is named already.
 fn named(Refused { field, problem }: Refused, product: &str) -> Refused {
-    if field.ends_with(FIELD) {
+    if field.ends_with(gpu::PRODUCTS_FIELD) {
         return Refused { field, problem };
     }
-    Refused { problem: format!("on {product}, {problem}, or remove {product} from {FIELD}"), field }
+    Refused { problem: gpu::refused_on(product, &problem), field }
 }

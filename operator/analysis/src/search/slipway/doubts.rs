@@ -24,9 +24,6 @@ use crate::slo::ERRORS_TO_BOUND;
 
 /// A level beside the choice is run when it is feasible with this chance.
 const LIKELY: f64 = 0.3;
-/// What a level beside the choice may have of its own, whatever the runs say. A standard deviation in natural
-/// logarithms, the largest that a fit allows a cell.
-const OWN: f64 = MOST_NUGGET;
 /// A better level above all runs of the choice's arm is left when it is feasible with less than this chance.
 const UNLIKELY: f64 = 0.001;
 /// A sampled limit that is met with this chance rules nothing out.
@@ -64,10 +61,12 @@ impl Slipway {
         Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
     }
 
-    /// Whether a cell promises a gain when its own deviation is taken for at least [`OWN`] in every metric.
+    /// Whether a cell promises a gain when its own deviation is taken for at least [`MOST_NUGGET`] in every metric,
+    /// whatever the runs say.
     fn may_surprise(&self, surrogate: &Surrogate<'_>, view: &View<'_>, cell: Cell) -> bool {
         let doubted = surrogate.at(&[cell]).pop().map(|mut belief| {
-            belief.metrics.iter_mut().for_each(|metric| metric.own.variance = metric.own.variance.max(OWN * OWN));
+            let metrics = belief.metrics.iter_mut();
+            metrics.for_each(|metric| metric.own.variance = metric.own.variance.max(MOST_NUGGET * MOST_NUGGET));
             belief
         });
         let monotone = view.ledger.monotone(&self.model.kernel, cell);

@@ -64,7 +64,7 @@ pub(super) fn possible_on_all(world: &World, check: impl Fn(gpu::Gpu) -> Vec<Ref
     let Some((product, (first, others))) = refused else { return Ok(()) };
     let problem = match checked.iter().all(|(_, refusals)| refusals.contains(first)) {
         true => first.problem.to_string(),
-        false => format!("on {product}, {}, or remove {product} from search.gpuProducts", first.problem),
+        false => gpu::refused_on(product, &first.problem),
     };
     Err(Blocked::Stopped(Why::EngineRefused { field: first.field.clone(), problem, others: others.len() }))
 }
@@ -73,7 +73,7 @@ pub(super) fn possible_on_all(world: &World, check: impl Fn(gpu::Gpu) -> Vec<Ref
 fn unknown(world: &World, product: &str, error: &gpu::NoWholeGpu) -> Step<()> {
     let (field, or) = match world.spec.search.gpu_products.is_empty() {
         true => ("hardware.nodeSelector[nvidia.com/gpu.product]", "use backend Custom"),
-        false => ("search.gpuProducts", "remove it"),
+        false => (gpu::PRODUCTS_FIELD, "remove it"),
     };
     let problem = format!("{product:?} {error}, or {or}");
     Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
