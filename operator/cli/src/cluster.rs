@@ -18,7 +18,7 @@ use slipway_crds::{
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use slipway_vocabulary::{
-    evidence::{Evidence, PATH as EVIDENCE_PATH},
+    evidence::{Evidence, Implausible, PATH as EVIDENCE_PATH},
     recording::{PATH as RECORDING_PATH, Recording},
 };
 use thiserror::Error;
@@ -99,6 +99,15 @@ pub enum ClusterError {
         /// What is wrong with it.
         #[source]
         source: http::Error,
+    },
+    /// A pod says of its runs what cannot be, or in a later form.
+    #[error("failed to use the evidence of pod {pod}")]
+    Evidence {
+        /// The pod.
+        pod: String,
+        /// What is wrong with it.
+        #[source]
+        source: Implausible,
     },
     /// What came back is not what it should be.
     #[error("failed to read the answer {text:?}")]
@@ -280,13 +289,15 @@ impl Cluster {
     /// What the serving pods counted in the last hour.
     ///
     /// # Errors
-    /// When the API server refuses, or a pod does not answer.
+    /// When the API server refuses, a pod does not answer, or what it says cannot be.
     pub async fn evidence(&self, name: &str) -> Result<Vec<Evidence>, ClusterError> {
         let mut evidence = Vec::new();
         for pod in self.serving_pods(name).await? {
             let target = format!("pods/{pod}:{ADMIN_PORT}/proxy{EVIDENCE_PATH}?after=0");
             let action = format!("read the evidence of pod {pod}");
-            evidence.push(self.proxied::<Evidence>(action, Call { method: "GET", target, body: Vec::new() }).await?);
+            let counted = self.proxied::<Evidence>(action, Call { method: "GET", target, body: Vec::new() }).await?;
+            counted.check().map_err(|source| ClusterError::Evidence { pod, source })?;
+            evidence.push(counted);
         }
         Ok(evidence)
     }

@@ -5,7 +5,7 @@
 
 use slipway_analysis::judge::{
     Config, CostGuard, CountedObjective, Expectation, Observation, Reference, Step, Window,
-    config::{MAX_OBJECTIVES, margin_bins},
+    config::margin_bins,
     power::{CanaryPods, Outlook, Plan, UnitsAtPercentile, outlooks, units_at_percentiles},
 };
 use slipway_crds::v1alpha1::{
@@ -169,7 +169,7 @@ fn share(traffic: TrafficType, weight: i32, stable_pods: usize) -> f64 {
 /// How the operator judges, without what depends on the change itself.
 fn config(object: &AgentDeployment, plan: &Plan) -> Config {
     let judge = &object.spec.rollout.judge;
-    let objectives = object.spec.slo.objectives.iter().take(MAX_OBJECTIVES).map(LatencyObjective::from);
+    let objectives = object.spec.slo.objectives.iter().map(LatencyObjective::from);
     // A change of prompt or tools leaves the price of a token as it is.
     let margins = judge.cost_margins(1.0).into_iter();
     let costs = margins.map(|(metric, margin)| CostGuard { metric, margin_bins: margin_bins(margin) });

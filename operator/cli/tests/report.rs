@@ -11,7 +11,7 @@ use kubectl_slipway::{
     progress::{Look, Narrator},
     report::{Material, report},
 };
-use pretty_assertions::assert_eq;
+use pretty_assertions::{assert_eq, assert_ne};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 
@@ -66,6 +66,23 @@ fn a_report_shows_the_choice_the_points_and_what_identifies_them() {
 #[test]
 fn a_report_without_a_choice_names_what_binds_and_the_nearest_point() {
     insta::assert_snapshot!("report_infeasible", reported(&infeasible()));
+}
+
+#[test]
+fn a_report_asks_what_another_price_would_choose() {
+    let mut campaign = campaign();
+    let inputs = &mut campaign["profile"]["spec"]["inputs"];
+    inputs["price"] = json!({"gpuProduct": "NVIDIA-L4", "perHour": "0.8"});
+    inputs["placement"]["nodeSelector"] = json!({"nvidia.com/gpu.product": "NVIDIA-L4"});
+    inputs["placement"]["tritonResources"] = json!({"limits": {"nvidia.com/gpu": "1"}});
+    let html = reported(&campaign);
+    let answer = |words: &str| {
+        let row = html.split("<tr").find(|row| row.contains(words)).unwrap();
+        row.split_once(words).unwrap().1.to_owned()
+    };
+    let [half, twice] = ["NVIDIA-L4 at $ 0.4 an hour", "NVIDIA-L4 at $ 1.6 an hour"].map(answer);
+    assert_ne!(half, twice, "the cost follows the price");
+    assert!(!reported(&self::campaign()).contains(" an hour</td>"), "without a price there is no such question");
 }
 
 #[test]

@@ -135,6 +135,15 @@ pub use vllm_features::{
                   synthetic")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
+         !self.slo.objectives.exists(o, o.metric == 'InterTokenLatency') || \
+         !self.profiling.workloads.exists(w, has(w.synthetic)) || \
+         self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || \
+         (has(w.synthetic) && (w.synthetic.outputTokens > 1 || has(w.synthetic.outputTokensP95))))")
+        .message("InterTokenLatency requires requests that write two tokens or more: raise synthetic.outputTokens, or \
+                  remove the objective")
+        .field_path(".profiling.workloads"),
+    validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Runs' || \
          self.profiling.workloads.exists(w, has(w.agentTrace) || has(w.recordedLengths) || has(w.synthetic))")

@@ -70,7 +70,7 @@ pub struct RolloutStatus {
     pub guardrails: Vec<GuardrailStatus>,
     /// The judge's state. It is opaque, and a new version of the judge starts from the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 10240))]
+    #[schemars(length(max = 12288))]
     pub judge_state: Option<String>,
     /// Available capacity, if it is less than the canary needs. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -77,9 +77,11 @@ pub enum Implausible {
 impl fmt::Display for Implausible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version { version } => {
-                write!(f, "version {version} of the evidence: this program reads up to {VERSION}, upgrade the operator")
-            }
+            Self::Version { version } => write!(
+                f,
+                "version {version} of the evidence is later than {VERSION}, the latest that is known here: upgrade the \
+                 operator and kubectl-slipway"
+            ),
             Self::Windows { windows } => write!(f, "{windows} windows: a pod keeps {RING_WINDOWS}"),
             Self::Order { id } => write!(f, "window {id} is out of order"),
             Self::Metrics { id, metrics } => {

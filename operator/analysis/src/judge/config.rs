@@ -42,8 +42,8 @@ pub struct Config {
 /// The smallest margin of lane S: 4 buckets, 9.05 %. Below it a slightly slower pod is taken for a slower revision.
 pub const MIN_MARGIN_BINS: u16 = 4;
 
-/// The most latency objectives a rollout is judged by.
-pub const MAX_OBJECTIVES: usize = 8;
+/// The most latency objectives a rollout is judged by, as many as a spec may have.
+pub const MAX_OBJECTIVES: usize = 16;
 
 /// One step of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The judge's memory as a string: opaque, versioned, at most 10 KiB. Pure.
+//! The judge's memory as a string: opaque, versioned, at most 12 KiB. Pure.
 //!
 //! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with. So a judge that
 //! resumes from any prefix gives the same bits as one that never stopped. The string is `4:` and the bytes in Z85
@@ -37,7 +37,7 @@ use super::{
 };
 
 /// The largest state in bytes: what fits a status field.
-pub const MAX_STATE_BYTES: usize = 10 * 1024;
+pub const MAX_STATE_BYTES: usize = 12 * 1024;
 
 /// Version of the states that are written.
 const VERSION: u8 = 4;

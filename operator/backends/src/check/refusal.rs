@@ -181,8 +181,8 @@ pub enum Problem {
         /// Most that are looked for.
         most: u32,
     },
-    /// JSON without spaces by a library that writes them.
-    #[error("only XGrammar and Guidance write JSON without spaces; use one of them, or remove compact")]
+    /// JSON with fixed spaces by a library that leaves them to the model.
+    #[error("only XGrammar and Guidance fix the spaces of JSON; use one of them, or remove compact")]
     Compact,
     /// More of the host's memory than the container may use.
     #[error(

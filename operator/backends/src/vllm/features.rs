@@ -81,7 +81,7 @@ const MAX_RANKS: [u32; 7] = [8, 16, 32, 64, 128, 256, 512];
 pub struct Structured {
     /// The library.
     pub grammar: Grammar,
-    /// Whether JSON is written without spaces.
+    /// Whether the spaces between parts of JSON are fixed.
     pub is_compact: bool,
 }
 

@@ -3,13 +3,13 @@
 use slipway_crds::{
     v1alpha1::{
         agent_deployment::{OptimizeFor, ThroughputUnit, WrittenObjective},
-        profile::ProfiledEngine,
+        profile::{HourlyPrice, ProfiledEngine},
     },
     values::{PositiveDecimal, readable_duration},
 };
 use slipway_selection::{
     cost::dollars,
-    what_if::{Answer, AskedObjective, Choice, Confirmation, Interval, Question, Which, answer},
+    what_if::{Answer, AskedObjective, AskedPrice, Choice, Confirmation, Interval, Question, Which, answer},
 };
 
 use super::html::{Cell, Line, escaped, table};
@@ -20,6 +20,8 @@ use crate::{
 
 /// Shares of an objective that are asked about, in percent.
 const LIMITS: [u64; 2] = [75, 150];
+/// Shares of a GPU's price that are asked about, in percent.
+const PRICES: [u64; 2] = [50, 200];
 /// Multiples of the traffic that are asked about.
 const MULTIPLES: [i64; 3] = [1, 2, 5];
 
@@ -63,7 +65,28 @@ fn questions(study: &Study<'_>) -> Vec<Asked> {
         .into_iter()
         .filter(|other| *other != inputs.optimize_for && (has_price || *other != OptimizeFor::Cost));
     let limits = inputs.objectives.iter().flat_map(|objective| LIMITS.map(|percent| limited(objective, percent)));
-    others.map(ranked).chain(limits.flatten()).chain(traffic(study)).collect()
+    others.map(ranked).chain(limits.flatten()).chain(prices(study)).chain(traffic(study)).collect()
+}
+
+/// Each price that is known, halved and doubled: of several GPU models another may then be chosen.
+fn prices(study: &Study<'_>) -> Vec<Asked> {
+    let (inputs, status) = (study.inputs(), study.status());
+    let mut known: Vec<&HourlyPrice> = Vec::new();
+    for engine in &inputs.engines {
+        let found = inputs.priced_by((status.price.as_ref(), &status.prices), &engine.name);
+        known.extend(inputs.price_of(&engine.name).or(found).filter(|price| !known.contains(price)));
+    }
+    known.into_iter().flat_map(|price| PRICES.map(|percent| repriced(price, percent))).flatten().collect()
+}
+
+fn repriced(HourlyPrice { gpu_product, per_hour, .. }: &HourlyPrice, percent: u64) -> Option<Asked> {
+    let ten_thousandths = u64::try_from(per_hour.millionths()).ok()?.saturating_mul(percent) / 10_000;
+    let per_hour = PositiveDecimal::from_ten_thousandths(ten_thousandths)?;
+    let price = AskedPrice { gpu_product: gpu_product.clone(), per_hour: per_hour.clone() };
+    Some(Asked {
+        words: format!("{} at $ {per_hour} an hour", gpu_product.as_deref().unwrap_or("a GPU")),
+        question: Question { prices: vec![price], ..Question::default() },
+    })
 }
 
 fn limited(WrittenObjective { name, max, .. }: &WrittenObjective, percent: u64) -> Option<Asked> {

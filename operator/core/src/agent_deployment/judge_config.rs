@@ -8,7 +8,7 @@ use slipway_vocabulary::LatencyObjective;
 /// costs, as a multiple of stable's.
 pub(super) fn judge_config(spec: &AgentDeploymentSpec, steps: Vec<Step>, token_cost_ratio: f64) -> Config {
     let (rollout, judge) = (&spec.rollout, &spec.rollout.judge);
-    let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(LatencyObjective::from);
+    let objectives = spec.slo.objectives.iter().map(LatencyObjective::from);
     let margins = judge.cost_margins(token_cost_ratio).into_iter();
     let costs = margins.map(|(metric, margin)| CostGuard { metric, margin_bins: config::margin_bins(margin) });
     Config {

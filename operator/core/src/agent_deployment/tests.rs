@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announcements;
+mod any_evidence;
 mod approval;
 mod asking;
 mod autoscaling;

@@ -39,7 +39,7 @@ pub use crate::{
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{
         Gpu, Judged, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow,
-        NotMeasured, Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured, has_too_many_errors,
+        NotMeasured, Phase, ProfileEnd, Progress, Row, RowTooLarge, RuledOutBy, WhyNotMeasured, has_too_many_errors,
         unknown_figure,
     },
     sweep::{SweepResult, SweepTask},

@@ -199,6 +199,17 @@ pub fn has_too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) 
     successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max))
 }
 
+/// What an infeasible row was ruled out by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuledOutBy {
+    /// The confidence bounds of a latency or of its throughput.
+    Bounds,
+    /// Its share of errors, as it was seen.
+    Errors,
+    /// A sampled figure of a GPU, which has no bounds.
+    GpuFigure,
+}
+
 impl Row {
     /// The standard error of ln throughput that the run itself shows.
     pub fn shown_throughput_error(&self) -> Option<f64> {
@@ -211,15 +222,32 @@ impl Row {
         let Some(gpu) = self.gpu.filter(|_| self.verdict == MeasurementVerdict::Infeasible) else { return false };
         let sides = || by.gpu_limits.iter().filter_map(|limit| limit.missed_by(gpu.figure(limit.figure)?));
         let is_below = |side: &MissedSide| matches!(side, MissedSide::Below(_));
-        let is_slow = |objective: &LatencyObjective| {
-            let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
-            // A row may have had no room for it.
-            self.latencies.iter().find(of).is_none_or(|l| l.lower_micros > objective.max_microseconds)
-        };
         sides().any(|side| is_below(&side))
             && sides().all(|side| is_below(&side))
-            && !by.objectives.iter().any(is_slow)
-            && !has_too_many_errors(self.errors, self.count as usize, by.error_rate_max_ppm)
+            && self.ruled_out_by(by) == Some(RuledOutBy::GpuFigure)
+    }
+
+    /// What an infeasible row was ruled out by. Errors come first, and a sampled figure last, as in a verdict. A row
+    /// with another verdict was not.
+    pub fn ruled_out_by(&self, by: Judged<'_>) -> Option<RuledOutBy> {
+        if self.verdict != MeasurementVerdict::Infeasible {
+            return None;
+        }
+        let is_missed = |limit: &GpuLimit| self.gpu?.figure(limit.figure).and_then(|figure| limit.missed_by(figure));
+        let misses_a_figure = by.gpu_limits.iter().any(|limit| is_missed(limit).is_some());
+        Some(match has_too_many_errors(self.errors, self.count as usize, by.error_rate_max_ppm) {
+            true => RuledOutBy::Errors,
+            false if misses_a_figure && !self.is_slow(by.objectives) => RuledOutBy::GpuFigure,
+            false => RuledOutBy::Bounds,
+        })
+    }
+
+    /// Whether the bounds of a latency lie above its limit. A latency that the row had no room for may.
+    fn is_slow(&self, objectives: &[LatencyObjective]) -> bool {
+        objectives.iter().any(|objective| {
+            let of = |l: &&Latency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
+            self.latencies.iter().find(of).is_none_or(|l| l.lower_micros > objective.max_microseconds)
+        })
     }
 }
 

@@ -88,7 +88,8 @@ fn only_what_is_in_flight_has_an_age() {
 #[test]
 fn evidence_of_a_later_version_is_refused_with_what_helps() {
     let later = Evidence { version: 9, ..pod() };
-    let words = "version 9 of the evidence: this program reads up to 2, upgrade the operator";
+    let words = "version 9 of the evidence is later than 2, the latest that is known here: upgrade the operator and \
+                 kubectl-slipway";
     assert_eq!(later.check().map_err(|implausible| implausible.to_string()), Err(words.to_owned()));
 }
 

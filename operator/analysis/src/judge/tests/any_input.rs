@@ -25,7 +25,13 @@ fn written(pod: &str, slower: u64) -> Value {
             "sumMicroseconds": 400_000, "buckets": [[500 + slower, 20], [520 + slower, 17]],
         })
     };
-    let window = |n| json!({"id": FIRST_WINDOW + n, "metrics": Metric::ALL.iter().map(metric).collect::<Vec<_>>()});
+    let gpu = json!({"gpu": 0, "samples": 50, "slowed": [["Heat", 5]], "xids": [13], "utilizationPercent": 70});
+    let window = |n| {
+        json!({
+            "id": FIRST_WINDOW + n, "metrics": Metric::ALL.iter().map(metric).collect::<Vec<_>>(), "gpus": [gpu],
+            "load": {"runMicroseconds": 30_000_000, "modelRequestMicroseconds": 20_000_000},
+        })
+    };
     json!({
         "version": 2, "revision": "r", "pod": pod, "startedAt": "2026-01-01T00:00:00Z",
         "windows": (0..WINDOWS).map(window).collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ fn the_fullest_state_fits_its_field() {
     let wide = Rollout { strata, windows_per_step: 240, per_window: 60, ..rollout() }.with_metrics(&metrics);
     let metrics = [Metric::AgentRunLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency, Metric::ModelTime];
     let objectives = metrics.iter().flat_map(|metric| {
-        [Percentile::P50, Percentile::P95].map(|percentile| CountedObjective {
+        [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99].map(|percentile| CountedObjective {
             metric: *metric,
             percentile,
             max_microseconds: 900_000,

@@ -92,7 +92,7 @@ fn each_feature_that_a_version_does_not_know_names_the_first_that_does() {
 )]
 #[case::spaces(
     Features { structured: Some(Structured { grammar: Grammar::Outlines, ..COMPACT }), ..Features::default() },
-    "engine.vllm.structuredOutputs.compact: only XGrammar and Guidance write JSON without spaces; use one of them, or remove compact"
+    "engine.vllm.structuredOutputs.compact: only XGrammar and Guidance fix the spaces of JSON; use one of them, or remove compact"
 )]
 #[case::memory(
     Features { offload_gib: Some(8), ..Features::default() },

@@ -125,12 +125,13 @@ fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
 
 /// Half a minute either way: neither what the canary counted is missed, nor sessions of stable.
 #[test]
-fn a_pod_whose_clock_is_late_loses_no_window() {
-    for is_of_canary in [true, false] {
+fn a_pod_whose_clock_is_late_or_early_loses_no_window() {
+    for (is_of_canary, is_late) in [(true, true), (false, true), (true, false), (false, false)] {
         let mut trial = trial();
         let canary = trial.cluster.canary();
         let revision = if is_of_canary { canary.clone() } else { trial.stable() };
-        trial.late = Some((format!("{revision}-0"), 3));
+        let pod = format!("{revision}-0");
+        (trial.late, trial.early) = if is_late { (Some((pod, 3)), None) } else { (None, Some((pod, 3))) };
         trial.serve(5 * 60, EQUAL);
         let reason = trial.rollout().reason;
         assert!(!matches!(reason.as_deref(), Some("EvidenceUnreachable" | "TrafficSplitMismatch")), "{reason:?}");

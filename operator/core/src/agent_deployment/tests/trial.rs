@@ -56,6 +56,8 @@ pub(super) struct Trial {
     pub(super) unasked: Option<String>,
     /// A pod whose clock is late, and by how many windows.
     pub(super) late: Option<(String, usize)>,
+    /// A pod whose clock is early, and by how many windows.
+    pub(super) early: Option<(String, u64)>,
     /// What the GPU of a pod does, where it is looked at.
     pub(super) gpus: BTreeMap<String, GpuWindow>,
     /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
@@ -111,6 +113,7 @@ impl Trial {
             refused: None,
             unasked: None,
             late: None,
+            early: None,
             gpus: BTreeMap::new(),
             astray: 0,
             room: u64::MAX,
@@ -178,7 +181,11 @@ impl Trial {
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
                     windows: {
                         let ended = &windows[..windows.len().saturating_sub(self.windows_late(&name))];
-                        ended.iter().filter(|window| window.id > after).cloned().collect()
+                        let of_its_clock = ended.iter().cloned().map(|mut window| {
+                            window.id += self.windows_early(&name);
+                            window
+                        });
+                        of_its_clock.filter(|window| window.id > after).collect()
                     },
                 });
                 let node = Some("gpu-7".to_owned());
@@ -202,6 +209,11 @@ impl Trial {
     /// Windows that a pod's clock has not ended yet.
     fn windows_late(&self, pod: &str) -> usize {
         self.late.as_ref().filter(|(late, _)| late == pod).map_or(0, |(_, windows)| *windows)
+    }
+
+    /// Windows that a pod's clock has ended before it was time.
+    fn windows_early(&self, pod: &str) -> u64 {
+        self.early.as_ref().filter(|(early, _)| early == pod).map_or(0, |(_, windows)| *windows)
     }
 
     /// Lets users send for so many seconds, with a look of the operator's after each window.

@@ -16,6 +16,7 @@ use slipway_selection::{
     confirm::{Conclusion, MAX_CONFIRMS, conclude, is_confirm_of, passes},
     infeasible, select,
 };
+use slipway_worker_contract::RuledOutBy;
 
 use super::{
     job::{self, Affordable, JobStep},
@@ -182,15 +183,21 @@ fn not_confirmed(world: &ProfileWorld, measurements: &[Measurement], failed: usi
     none(world, measurements, MeasurementPurpose::Confirm, candidates)
 }
 
-/// That nothing meets the objectives is said of what was measured. It says with which confidence points were ruled out,
-/// and which chance the search leaves to the others.
+/// That nothing meets the objectives is said of what was measured, with what ruled it out. Of the other points of
+/// measured engines it gives the chance that the search leaves them. Points of other engines are counted alone.
 fn nothing_feasible(inputs: &ProfileInputs, status: &ProfileStatus) -> String {
-    let points = inputs.engines.len() * inputs.configurations.len() * inputs.levels.len();
+    let of_an_engine = inputs.configurations.len() * inputs.levels.len();
     let explored = || status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
+    let has_rows = |engine: &&ProfiledEngine| explored().any(|row| row.engine == engine.name);
+    let engines = inputs.engines.iter().filter(has_rows).count();
+    let (points, unseen) = (engines * of_an_engine, (inputs.engines.len() - engines) * of_an_engine);
     let with = |verdict| explored().filter(|row| row.verdict == verdict).count();
+    let by = |cause| explored().filter(|row| ledger::ruled_out_by(inputs, row) == Some(cause)).count();
     let confidence = (100.0 * slo::CONFIDENCE).round();
     let ruled_out = [
-        (with(MeasurementVerdict::Infeasible), format!("missed with {confidence} % confidence")),
+        (by(RuledOutBy::Bounds), format!("missed with {confidence} % confidence")),
+        (by(RuledOutBy::Errors), "with too many errors".to_owned()),
+        (by(RuledOutBy::GpuFigure), "missed by what was sampled of the GPU".to_owned()),
         (with(MeasurementVerdict::Unbounded), "not decided".to_owned()),
         (with(MeasurementVerdict::Feasible), "within the latencies but not all limits".to_owned()),
         (with(MeasurementVerdict::Failed), "failed".to_owned()),
@@ -198,14 +205,17 @@ fn nothing_feasible(inputs: &ProfileInputs, status: &ProfileStatus) -> String {
     let ruled_out = ruled_out.into_iter().filter(|(count, _)| *count > 0);
     let ruled_out: Vec<String> = ruled_out.map(|(count, words)| format!("{count} {words}")).collect();
     let (measured, ruled_out) = (explored().count(), ruled_out.join(", "));
-    match points.saturating_sub(measured) {
-        0 => format!("no configuration meets the objectives ({ruled_out})"),
-        left => format!(
-            "none of the {measured} points that were measured meets the objectives ({ruled_out}; {left} of {points} \
-             were not measured: {})",
-            ledger::of_the_rest(inputs, status)
-        ),
+    let left = points.saturating_sub(measured);
+    if left + unseen == 0 {
+        return format!("no configuration meets the objectives ({ruled_out})");
     }
+    let rest = || format!("; {left} of {points} were not measured: {}", ledger::of_the_rest(inputs, status));
+    let rest = if left > 0 { rest() } else { String::new() };
+    let unseen = match unseen {
+        0 => String::new(),
+        unseen => format!("; {unseen} are of engines that were not measured: status.notMeasured says why"),
+    };
+    format!("none of the {measured} points that were measured meets the objectives ({ruled_out}{rest}{unseen})")
 }
 
 fn none(

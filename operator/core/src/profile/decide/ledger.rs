@@ -32,7 +32,9 @@ use slipway_selection::{
     natural,
     target::driver_for,
 };
-use slipway_worker_contract::{Expected, Judged, LatencyObjective, Row, unknown_figure as unknown_figure_of};
+use slipway_worker_contract::{
+    Expected, Judged, LatencyObjective, Row, RuledOutBy, unknown_figure as unknown_figure_of,
+};
 
 use super::throughputs::{self, Throughput};
 use crate::profile::rows;
@@ -396,10 +398,19 @@ pub(super) fn unknown_figure(inputs: &ProfileInputs, status: &ProfileStatus) -> 
 
 /// As the worker asks of its own rows.
 fn misses_only_a_minimum(inputs: &ProfileInputs, row: &Measurement) -> bool {
+    by_its_limits(inputs, row, |row, by| row.misses_only_a_minimum(by))
+}
+
+/// What an infeasible row was ruled out by.
+pub(super) fn ruled_out_by(inputs: &ProfileInputs, row: &Measurement) -> Option<RuledOutBy> {
+    by_its_limits(inputs, row, |row, by| row.ruled_out_by(by))
+}
+
+fn by_its_limits<T>(inputs: &ProfileInputs, row: &Measurement, of: impl FnOnce(&Row, Judged<'_>) -> T) -> T {
     let objectives: Vec<_> = judged(inputs, row.purpose).iter().map(LatencyObjective::from).collect();
     let error_rate_max_ppm = inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million());
     let gpu_limits = &gpu_limits(inputs, row.purpose);
-    rows::row(row).misses_only_a_minimum(Judged { objectives: &objectives, error_rate_max_ppm, gpu_limits })
+    of(&rows::row(row), Judged { objectives: &objectives, error_rate_max_ppm, gpu_limits })
 }
 
 fn latency(row: &Measurement, (metric, percentile): (LatencyMetric, Percentile)) -> Option<slo::Bounded> {

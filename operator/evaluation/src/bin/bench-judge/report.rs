@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use slipway_analysis::slo::rate_bounds;
+
 use crate::{
     rules::Rule,
     scenarios::{Gate, Outcome, Row},
@@ -45,8 +47,9 @@ pub fn markdown(
     let mut text = format!(
         "## Rollout judge\n\n`make bench-judge`: {rollouts} simulated rollouts per row, seed {seed} and the row's name; 5/20/50 % for ten minutes each; \
          lognormal latencies (sigma 0.7), Poisson arrivals, 20 requests/s unless stated. All have shared drift (20 %) and 5 % \
-         noise per pod, but for the rows named iid, bursts and `no difference, 2 requests/s`. Cells: share of rollouts (median minute; \
-         the last one where all are to be caught).\n\n\
+         noise per pod, but for the rows named iid, bursts and `no difference, 2 requests/s`. Cells of the judge: share of \
+         rollouts (its exact interval of 95 %), median minute, the last one where all are to be caught. Cells of rules: share \
+         (median minute).\n\n\
          The first seven rivals have the thresholds of their projects' documentation. Those that are tuned have the most \
          sensitive threshold that rolled back at most 1 % of {rollouts} other rollouts of `no difference, drift + 5 % pod \
          noise`. Neither they nor the judge were tuned on any other row. All pairs of a rule and a factor between 1.1 and \
@@ -62,16 +65,16 @@ pub fn markdown(
         });
         let last = outcome.rolled_back.last().filter(|_| matches!(row.gate, Some(Gate::AllWithin(_))));
         let last = last.map_or_else(String::new, |last| format!(", last {last:.1}"));
-        let back = cell(&outcome.rolled_back, outcome.rollouts) + &last;
-        let promoted = cell(&outcome.promoted, outcome.rollouts);
+        let back = bounded(&outcome.rolled_back, outcome.rollouts) + &last;
+        let promoted = bounded(&outcome.promoted, outcome.rollouts);
         let _ = write!(text, "\n| {} | {gate} | {back} | {promoted} | {met} |", row.name);
         outcome.rules.iter().for_each(|rule| text.push_str(&format!(" {} |", cell(rule, outcome.rollouts))));
     }
     let bytes = results.iter().map(|(_, outcome)| outcome.state_bytes).max().unwrap_or(0);
     let _ = write!(
         text,
-        "\n\nWith n rollouts a share p has a standard error of sqrt(p (1 - p) / n): 0.3 points at 1 % of 1,000. Largest judge \
-         state: {bytes} bytes with one metric. At 2 requests/s and 5 % the canary sees one request in ten seconds: a rollout \
+        "\n\nThe intervals are Clopper and Pearson's. The largest state of the judge has \
+         {bytes} bytes with one metric. At 2 requests/s and 5 % the canary sees one request in ten seconds: a rollout \
          whose first two minutes happen to bring fewer than three cannot be decided in them.\n"
     );
     text.push_str(
@@ -109,6 +112,14 @@ fn is_met(gate: Gate, outcome: &Outcome) -> bool {
         Gate::PromotedAtMost(most) => share(&outcome.promoted) <= most,
         Gate::PromotedAtLeast(least) => share(&outcome.promoted) >= least,
     }
+}
+
+/// A share with its interval, and the median minute.
+fn bounded(minutes: &[f64], rollouts: u64) -> String {
+    let (low, high) = rate_bounds(minutes.len() as u64, rollouts, 0.975);
+    let share = minutes.len() as f64 / rollouts as f64;
+    let median = median(minutes).map_or_else(String::new, |median| format!(", {median:.1}"));
+    format!("{:.1} % ({:.1}-{:.1}){median}", 100.0 * share, 100.0 * low, 100.0 * high)
 }
 
 fn cell(minutes: &[f64], rollouts: u64) -> String {

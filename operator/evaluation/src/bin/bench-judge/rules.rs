@@ -19,8 +19,8 @@ pub struct Rule {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
-    /// The canary's quantile is above 1.2 times the objective, which is stable's without drift.
-    Static(Quantile),
+    /// The canary's quantile is so many times the objective, which is stable's without drift.
+    Static(Quantile, f64),
     /// The canary's quantile is so many times stable's.
     Ratio(Quantile, f64),
     /// The canary's errors are above this share, and above twice stable's where `relative`.
@@ -34,10 +34,10 @@ pub fn as_documented() -> Vec<Rule> {
         |name: &str, minutes, check, failure_limit| Rule { name: name.to_owned(), minutes, check, failure_limit };
     let (p95, p99) = (Quantile::P95, Quantile::P99);
     vec![
-        rule("Argo p95 static, limit 0", 5, Check::Static(p95), 0),
+        rule("Argo p95 static, limit 0", 5, Check::Static(p95, 1.2), 0),
         rule("Argo p95 ratio, limit 0", 5, Check::Ratio(p95, 1.2), 0),
         rule("Argo p95 ratio, limit 3", 5, Check::Ratio(p95, 1.2), 3),
-        rule("Flagger p99 static, 5", 1, Check::Static(p99), 4),
+        rule("Flagger p99 static, 5", 1, Check::Static(p99, 1.2), 4),
         rule("Flagger p99 ratio, 5", 1, Check::Ratio(p99, 1.2), 4),
         rule("Argo errors > 1 % and > 2x", 5, Check::Errors { share: 0.01, relative: true }, 0),
         rule("Flagger success < 99 %, 5", 1, Check::Errors { share: 0.01, relative: false }, 4),
@@ -49,7 +49,7 @@ const RATIOS: [f64; 10] = [1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0];
 const ERRORS: [f64; 8] = [0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1];
 
 /// What a careful user tunes: each rule with every threshold, the most sensitive first.
-pub fn to_be_tuned() -> [Vec<Rule>; 3] {
+pub fn to_be_tuned() -> [Vec<Rule>; 5] {
     let rule = |name: String, minutes, check, failure_limit| Rule { name, minutes, check, failure_limit };
     let argo = RATIOS.map(|ratio| {
         rule(format!("Argo p95 ratio, limit 3, tuned: {ratio}x"), 5, Check::Ratio(Quantile::P95, ratio), 3)
@@ -60,7 +60,13 @@ pub fn to_be_tuned() -> [Vec<Rule>; 3] {
         let name = format!("Argo errors and > 2x, limit 3, tuned: {} %", 100.0 * share);
         rule(name, 5, Check::Errors { share, relative: true }, 3)
     });
-    [argo.to_vec(), flagger.to_vec(), errors.to_vec()]
+    let argo_static = RATIOS.map(|ratio| {
+        rule(format!("Argo p95 static, limit 0, tuned: {ratio}x"), 5, Check::Static(Quantile::P95, ratio), 0)
+    });
+    let flagger_static = RATIOS.map(|ratio| {
+        rule(format!("Flagger p99 static, 5, tuned: {ratio}x"), 1, Check::Static(Quantile::P99, ratio), 4)
+    });
+    [argo_static.to_vec(), flagger_static.to_vec(), argo.to_vec(), flagger.to_vec(), errors.to_vec()]
 }
 
 #[derive(Clone, Debug, Default)]
@@ -120,7 +126,7 @@ impl<'a> Rules<'a> {
         }
         let quantile = |arm: usize, quantile| sum.histograms[arm].quantile(quantile).map(|bounds| bounds.upper as f64);
         match rule.check {
-            Check::Static(q) => quantile(0, q).is_some_and(|value| value > 1.2 * objective(q)),
+            Check::Static(q, ratio) => quantile(0, q).is_some_and(|value| value > ratio * objective(q)),
             Check::Ratio(q, ratio) => {
                 quantile(0, q).zip(quantile(1, q)).is_some_and(|(canary, stable)| canary > ratio * stable)
             }

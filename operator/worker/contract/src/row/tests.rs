@@ -86,3 +86,20 @@ fn rows_and_progress_of_an_older_worker_are_read() {
         r#"{"arm":"a","level":1,"verdict":"Feasible","count":1,"errors":0,"millis":1,"perKilosecond":1,"gpuMillis":1}"#;
     assert_eq!(serde_json::from_str::<Row>(old).unwrap().arrivals_per_kilosecond, None);
 }
+
+#[test]
+fn a_row_says_by_what_it_was_ruled_out() {
+    let gpu = Some(Gpu { utilization_percent: Some(10), ..Gpu::default() });
+    let limits = [GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None }];
+    let ruled_out = |max_microseconds, row: Row| {
+        let (metric, percentile) = (LatencyMetric::InterTokenLatency, Percentile::P99);
+        let objectives = [LatencyObjective { name: "pace".to_owned(), metric, percentile, max_microseconds }];
+        row.ruled_out_by(Judged { objectives: &objectives, error_rate_max_ppm: Some(10_000), gpu_limits: &limits })
+    };
+    let idle = Row { errors: 0, gpu, ..row("") };
+    assert_eq!(ruled_out(20_000_000, idle.clone()), Some(RuledOutBy::GpuFigure));
+    assert_eq!(ruled_out(10_000_000, idle.clone()), Some(RuledOutBy::Bounds), "a latency has bounds, and comes first");
+    assert_eq!(ruled_out(20_000_000, Row { gpu: None, ..idle.clone() }), Some(RuledOutBy::Bounds));
+    assert_eq!(ruled_out(10_000_000, Row { errors: 50, ..idle.clone() }), Some(RuledOutBy::Errors));
+    assert_eq!(ruled_out(10_000_000, Row { verdict: MeasurementVerdict::Feasible, ..idle }), None);
+}

@@ -102,7 +102,8 @@ fn a_canary_whose_evidence_is_of_a_later_version_says_so_with_what_helps() {
     trial.serve(120, EQUAL);
     let canary = trial.cluster.canary();
     let message = format!(
-        "what pod {canary}-0 says is refused: version 9 of the evidence: this program reads up to 2, upgrade the operator"
+        "what pod {canary}-0 says is refused: version 9 of the evidence is later than 2, the latest that is known here: \
+         upgrade the operator and kubectl-slipway"
     );
     let (reason, told) = trial.condition("Reconciling");
     assert_eq!(reason, "EvidenceUnreachable");

@@ -9,7 +9,7 @@ use slipway_crds::{
         profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase},
     },
 };
-use slipway_worker_contract::{Campaign, Driver, FailureClass, MeasurementVerdict, Phase, ProfileEnd};
+use slipway_worker_contract::{Campaign, Driver, FailureClass, MeasurementVerdict, Phase, ProfileEnd, Row};
 
 use super::{
     super::{job::POLL, *},
@@ -301,9 +301,28 @@ fn that_nothing_is_feasible_is_said_of_what_was_measured() {
 }
 
 #[test]
-fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
+fn engines_without_a_row_are_not_among_what_the_search_gives_no_chance() {
     let mut cluster = cluster();
-    cluster.world.spec.inputs.objectives[0].max = "20ms".parse().expect("a duration");
+    cluster.world.spec.inputs.throughput = Some(serde_norway::from_str("{min: '90', unit: Requests}").expect("a rate"));
+    cluster.world.spec.inputs.budget.measurements = 4;
+    let message = cluster.finish().message.clone();
+    let begins = "none of the 4 points that were measured meets the objectives (2 missed with 95 % confidence, 2 within \
+                  the latencies but not all limits; 4 are of engines that were not measured: status.notMeasured says \
+                  why): throughput would";
+    assert!(message.starts_with(begins), "{message}");
+}
+
+#[test]
+fn points_that_failed_too_often_are_not_said_to_have_missed_with_confidence() {
+    let mut cluster = cluster();
+    cluster.world.spec.inputs.error_rate = Some(serde_norway::from_str("{max: '1%'}").expect("a share"));
+    end_both(&mut cluster, |row| (row.verdict, row.errors) = (MeasurementVerdict::Infeasible, 1_000_000));
+    let message = cluster.finish().message.clone();
+    assert!(message.starts_with("no configuration meets the objectives (8 with too many errors): "), "{message}");
+}
+
+/// Ends the Jobs of both engines, with their rows changed.
+fn end_both(cluster: &mut super::cluster::Cluster, change: impl Fn(&mut Row)) {
     for _ in 0..2 {
         cluster.settle();
         let job = cluster.running().expect("a Job runs");
@@ -312,9 +331,16 @@ fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
         if let crate::jobs::view::JobPhase::Succeeded { outcome, .. } = phase
             && let slipway_worker_contract::Outcome::Profile(result) = outcome.as_mut()
         {
-            result.rows.iter_mut().for_each(|row| row.verdict = MeasurementVerdict::Infeasible);
+            result.rows.iter_mut().for_each(&change);
         }
     }
+}
+
+#[test]
+fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
+    let mut cluster = cluster();
+    cluster.world.spec.inputs.objectives[0].max = "20ms".parse().expect("a duration");
+    end_both(&mut cluster, |row| row.verdict = MeasurementVerdict::Infeasible);
     let infeasible = cluster.finish().infeasible.clone().expect("an answer");
     assert_eq!((infeasible.binding_objective.as_str(), infeasible.nearest), ("fast", Some(4)));
     let words = "fast would be met with a max of 55ms or more (it is 20ms), by int8/instances-1 at 1 in flight";
