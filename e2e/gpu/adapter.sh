@@ -34,11 +34,6 @@ give_adapter() {
   in_namespace rollout status deployment/models --timeout 2m
 }
 
-deploy_agent() {
-  in_namespace delete agd "$AGENT" --ignore-not-found --timeout 2m
-  deploy gpu-adapter.yaml "$AGENT"
-}
-
 # The options that vLLM took, and what it says of the adapter. The stand-in tells its options alone.
 show_server() {
   local pod log
@@ -48,8 +43,6 @@ show_server() {
   is_rehearsal || in_namespace exec --stdin "$pod" --container triton -- python3 - <"$GPU_SCRIPTS/adapter_seen.py"
 }
 
-remove_agent() { in_namespace delete agd "$AGENT" --timeout 2m; }
-
 main() {
   local started=$SECONDS look
   name_tools
@@ -57,10 +50,10 @@ main() {
   step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   step "give the adapter" "$(kubectl_line) -n $NAMESPACE describe deployment models" give_adapter
-  open_step "deploy the agent" "$look" deploy_agent
+  open_step "deploy the agent" "$look" deploy_anew gpu-adapter.yaml "$AGENT"
   open_step "the adapter" "$(kubectl_line) -n $NAMESPACE get pods" show_server
   open_step "held-out questions" "$look" ask_held_out "$AGENT"
-  step "remove the agent" "$look" remove_agent
+  step "remove the agent" "$look" remove "$AGENT"
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
 }
 

@@ -18,11 +18,6 @@ source "$REPOSITORY/e2e/demo/agent.sh"
 
 readonly AGENT=facts-agent-features
 
-deploy_agent() {
-  in_namespace delete agd "$AGENT" --ignore-not-found --timeout 2m
-  deploy gpu-features.yaml "$AGENT"
-}
-
 # The options that vLLM took, and what it says of the features. The stand-in tells its options alone.
 show_server() {
   local pod log
@@ -32,18 +27,16 @@ show_server() {
   is_rehearsal || in_namespace exec --stdin "$pod" --container triton -- python3 - <"$GPU_SCRIPTS/features_seen.py"
 }
 
-remove_agent() { in_namespace delete agd "$AGENT" --timeout 2m; }
-
 main() {
   local started=$SECONDS look
   name_tools
   look="$(kubectl_line) -n $NAMESPACE describe agd $AGENT"
   step "namespace" "$(kubectl_line) get namespace $NAMESPACE" create_namespace
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
-  open_step "deploy the agent" "$look" deploy_agent
+  open_step "deploy the agent" "$look" deploy_anew gpu-features.yaml "$AGENT"
   open_step "held-out questions" "$look" ask_unseen "$AGENT"
   open_step "the features" "$(kubectl_line) -n $NAMESPACE get pods" show_server
-  step "remove the agent" "$look" remove_agent
+  step "remove the agent" "$look" remove "$AGENT"
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
 }
 

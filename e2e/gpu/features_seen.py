@@ -1,6 +1,6 @@
 """Shows, within vLLM's container, that its features serve. Guesses of n-grams were accepted. A prompt that the GPU's
-cache has dropped is found in the host's memory. Answers are JSON of the schema that a request
-names. Fails where one of them is not so.
+cache has dropped is found in the host's memory. Answers are JSON of the schema that a request names. Fails where
+one of them is not so.
 
 Guesses count those of the questions that the agent was asked before, so call it afterwards.
 """

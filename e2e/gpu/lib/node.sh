@@ -35,6 +35,15 @@ deploy() {
   run_slipway status "$2"
 }
 
+# deploy_anew MANIFEST AGENT: without the agent of an earlier call, which may have been left to be looked at.
+deploy_anew() {
+  in_namespace delete agd "$2" --ignore-not-found --timeout 2m
+  deploy "$@"
+}
+
+# remove AGENT
+remove() { in_namespace delete agd "$1" --timeout 2m; }
+
 # serving_pod AGENT: a pod of a revision, as pod/NAME.
 serving_pod() {
   local pods
