@@ -2,7 +2,8 @@
 # Shows an agent whose model two GPUs of the node serve together: vLLM splits each layer (tensor parallelism of 2). The
 # agent is asked questions that its model has never seen.
 #
-# It needs two whole GPUs; an agent of agent.sh or rollout.sh is removed first, for it holds one.
+# It needs two whole GPUs; an agent of agent.sh or rollout.sh is removed first, for it holds one. At the end it gives
+# both back. After a failure its agent stays to be looked at.
 #
 #   SLIPWAY_QUESTIONS=N          held-out questions that it is asked (default: 200)
 #   SLIPWAY_EXACT_PERCENT=N      how many of 100 it must answer exactly (default: 95)
@@ -84,6 +85,7 @@ main() {
   step "both GPUs at work" "nvidia-smi shows what each holds" check_both_hold_memory
   open_step "held-out questions" "$look" ask_held_out "$AGENT"
   open_step "preflight" "$look" show_preflight
+  open_step "give the GPUs back" "$look" remove "$AGENT"
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
 }
 
