@@ -35,6 +35,9 @@ pub enum Assessment {
     Misses,
     /// It cannot be told whether it meets the objectives.
     Undecided,
+    /// A measurement of a known point in turn with others, which ended with its throughput. Its limits stayed open, so
+    /// its latencies themselves count.
+    Compared,
     /// It could not be measured.
     Failed,
 }
@@ -51,6 +54,7 @@ impl Assessment {
             Self::Meets => "meets",
             Self::Misses => "misses",
             Self::Undecided => "undecided",
+            Self::Compared => "compared",
             Self::Failed => "failed",
         }
     }
@@ -130,6 +134,7 @@ impl<'a> Study<'a> {
         match row.verdict {
             MeasurementVerdict::Feasible => self.among_feasible(position, row),
             MeasurementVerdict::Infeasible => Assessment::Misses,
+            MeasurementVerdict::Unbounded if row.purpose == MeasurementPurpose::Repeat => Assessment::Compared,
             MeasurementVerdict::Unbounded => Assessment::Undecided,
             MeasurementVerdict::Failed => Assessment::Failed,
         }
@@ -163,6 +168,7 @@ impl<'a> Study<'a> {
             Assessment::Front => "on the front".to_owned(),
             Assessment::Beaten(by) => format!("dominated by #{}", by + 1),
             Assessment::Meets => String::new(),
+            Assessment::Compared => "ended with its throughput; its latency itself counts".to_owned(),
             Assessment::Misses | Assessment::Undecided | Assessment::Failed => row.reason.clone(),
         };
         let round = row.round.map(|round| format!("round {round}"));

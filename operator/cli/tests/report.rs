@@ -92,19 +92,35 @@ fn the_candidates_are_shown_with_what_became_of_each() {
 
 #[test]
 fn points_that_were_measured_again_have_a_table_and_lines_of_their_own() {
-    let mut campaign = campaign();
-    let rows = campaign["profile"]["status"]["measurements"].as_array_mut().unwrap();
-    let mut again = rows[0].clone();
-    again["purpose"] = json!("Repeat");
-    again["round"] = json!(1);
-    again["perKilosecond"] = json!(4_321);
-    rows.push(again);
+    let campaign = with_a_round(json!({"perKilosecond": 4_321}));
     let html = reported(&campaign);
     assert!(html.contains("Close points, measured again in turn"), "{html}");
     let text = candidates(&objects(&campaign).profile);
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("measured again: ")).take(2).collect();
     assert!(lines[0].contains("4.32 a second"), "{lines:?}");
     assert!(lines[1].trim().starts_with("round 1"), "{lines:?}");
+}
+
+#[test]
+fn a_round_that_ended_with_its_throughput_is_not_said_to_be_out() {
+    let open = with_a_round(json!({"verdict": "Unbounded", "reason": "reply lies within its bounds"}));
+    let said = "round 1; ended with its throughput; its latency itself counts";
+    let text = candidates(&objects(&open).profile);
+    assert_eq!(text.lines().filter(|line| line.trim() == said).count(), 1, "{text}");
+    let row = |html: &str| html.lines().find(|line| line.contains(said)).map(|line| line.contains("class=\"out\""));
+    assert_eq!(row(&reported(&open)), Some(false));
+}
+
+/// The campaign, with one more measurement of its first point.
+fn with_a_round(changes: Value) -> Value {
+    let mut campaign = campaign();
+    let rows = campaign["profile"]["status"]["measurements"].as_array_mut().unwrap();
+    let mut again = rows[0].clone();
+    again["purpose"] = json!("Repeat");
+    again["round"] = json!(1);
+    again.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    rows.push(again);
+    campaign
 }
 
 #[test]

@@ -10,14 +10,16 @@
 
 use slipway_analysis::slo::ERRORS_TO_BOUND;
 use slipway_crds::v1alpha1::{
-    agent_deployment::OptimizeFor,
-    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    agent_deployment::{OptimizeFor, WrittenObjective},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
+use slipway_vocabulary::GpuLimit;
 
 use crate::{
     bounds::{self, Interval},
     cost::ReplicaPrice,
-    rank,
+    judged::{figure, gpu_limits, judged},
+    natural, rank,
 };
 
 /// How often close points are measured again at least: with the first measurement there is one in the middle.
@@ -130,20 +132,49 @@ pub fn figures(inputs: &ProfileInputs, measurements: &[Measurement], point: usiz
 }
 
 /// The measurements of a point that meet the objectives, the worst first: of the first one and of the rounds before
-/// `before`. None where the first does not meet them, or most of all miss them.
+/// `before`. None where the first does not meet them, or most of all miss them. A round ends before its latencies are
+/// decided: then their own values count.
 fn met(inputs: &ProfileInputs, measurements: &[Measurement], point: usize, before: i32) -> Vec<usize> {
     let first = &measurements[point];
     let again = repeats(measurements, first).filter(|(_, row)| row.round.is_none_or(|round| round < before));
     let rows: Vec<(usize, &Measurement)> = [(point, first)].into_iter().chain(again).collect();
-    let with = |verdict| rows.iter().filter(move |(_, row)| row.verdict == verdict);
-    let misses = with(MeasurementVerdict::Infeasible).count();
-    let judged = misses + with(MeasurementVerdict::Feasible).count() + with(MeasurementVerdict::Unbounded).count();
-    if first.verdict != MeasurementVerdict::Feasible || 2 * misses > judged {
+    let with = |seems: Seems| rows.iter().filter(move |(_, row)| seems_met(inputs, row) == Some(seems)).copied();
+    let mut met: Vec<_> = with(Seems::Met).collect();
+    if first.verdict != MeasurementVerdict::Feasible || with(Seems::Missed).count() > met.len() {
         return Vec::new();
     }
-    let mut met: Vec<_> = with(MeasurementVerdict::Feasible).copied().collect();
     met.sort_by(|(_, a), (_, b)| rank::score(inputs, a).total_cmp(&rank::score(inputs, b)));
     met.into_iter().map(|(position, _)| position).collect()
+}
+
+/// What a row says of the objectives: as it was judged, or by the values of its latencies where it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seems {
+    Met,
+    Missed,
+}
+
+/// What a row says of the objectives; nothing where it lacks a figure that is limited.
+fn seems_met(inputs: &ProfileInputs, row: &Measurement) -> Option<Seems> {
+    match row.verdict {
+        MeasurementVerdict::Feasible => Some(Seems::Met),
+        MeasurementVerdict::Infeasible => Some(Seems::Missed),
+        MeasurementVerdict::Unbounded => by_its_values(inputs, row),
+        MeasurementVerdict::Failed => None,
+    }
+}
+
+fn by_its_values(inputs: &ProfileInputs, row: &Measurement) -> Option<Seems> {
+    let lacks = |limit: &GpuLimit| figure(row, limit.figure).is_none();
+    if gpu_limits(inputs, row.purpose).iter().any(lacks) {
+        return None;
+    }
+    let is_above = |objective: WrittenObjective| {
+        let is_it = |l: &&MeasuredLatency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
+        Some(natural(row.latencies.iter().find(is_it)?.microseconds) > objective.max.microseconds())
+    };
+    let above: Option<Vec<bool>> = judged(inputs, row.purpose).into_iter().map(is_above).collect();
+    Some(if above?.contains(&true) { Seems::Missed } else { Seems::Met })
 }
 
 /// In words how close points were told apart, if any were.

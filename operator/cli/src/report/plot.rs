@@ -228,9 +228,12 @@ fn engine_index(study: &Study<'_>, name: &str) -> usize {
 fn is_out(assessment: Assessment) -> bool {
     match assessment {
         Assessment::Misses | Assessment::Undecided | Assessment::Failed | Assessment::Nearest => true,
-        Assessment::Chosen | Assessment::Prediction | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => {
-            false
-        }
+        Assessment::Chosen
+        | Assessment::Prediction
+        | Assessment::Front
+        | Assessment::Beaten(_)
+        | Assessment::Meets
+        | Assessment::Compared => false,
     }
 }
 

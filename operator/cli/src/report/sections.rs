@@ -163,7 +163,7 @@ fn head(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
 fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
     let mark = match study.assessment(position, row) {
         Assessment::Misses | Assessment::Nearest | Assessment::Failed => "bad",
-        Assessment::Undecided => "open",
+        Assessment::Undecided | Assessment::Compared => "open",
         _ => "good",
     };
     let extras = Extras::of(study).cells(row, "–").map(Cell::Number);
@@ -180,7 +180,9 @@ const fn class(assessment: Assessment) -> &'static str {
     match assessment {
         Assessment::Chosen | Assessment::Prediction => "chosen",
         Assessment::Misses | Assessment::Undecided | Assessment::Failed => "out",
-        Assessment::Nearest | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => "",
+        Assessment::Nearest | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets | Assessment::Compared => {
+            ""
+        }
     }
 }
 

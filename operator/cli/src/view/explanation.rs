@@ -331,7 +331,7 @@ fn of_point<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Opt
         }
         Assessment::Front | Assessment::Meets => (Lost::RanksLower, less(study, row)),
         Assessment::Misses => (Lost::Misses, verdict_words(study, row)),
-        Assessment::Undecided => (Lost::Undecided, verdict_words(study, row)),
+        Assessment::Undecided | Assessment::Compared => (Lost::Undecided, verdict_words(study, row)),
         Assessment::Nearest if row.verdict == MeasurementVerdict::Unbounded => {
             (Lost::Undecided, verdict_words(study, row))
         }

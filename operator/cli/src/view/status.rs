@@ -149,6 +149,8 @@ pub enum Assessed {
     Misses,
     /// Too few measurements to tell.
     Undecided,
+    /// Measured again for its throughput; its latencies themselves count.
+    Compared,
     /// It could not be measured.
     Failed,
 }
@@ -269,6 +271,7 @@ fn assessed(assessment: Assessment) -> (Assessed, Option<usize>) {
         Assessment::Meets => alone(Assessed::Meets),
         Assessment::Misses => alone(Assessed::Misses),
         Assessment::Undecided => alone(Assessed::Undecided),
+        Assessment::Compared => alone(Assessed::Compared),
         Assessment::Failed => alone(Assessed::Failed),
     }
 }

@@ -154,6 +154,37 @@ fn a_point_that_mostly_misses_an_objective_is_no_candidate(#[case] again_ms: &[i
     assert_eq!(chosen(&inputs("Throughput"), &rows).is_some(), is_candidate);
 }
 
+#[rstest]
+#[case::below_its_limit(199, Some(1))]
+#[case::above_its_limit(201, Some(0))]
+fn of_a_round_that_left_a_limit_open_the_latency_itself_counts(#[case] again_ms: i64, #[case] stands: Option<usize>) {
+    assert_eq!(figures(&inputs("Throughput"), &[row(4, 10_000, 150), open(1, row(4, 9_000, again_ms))], 0), stands);
+}
+
+/// A round that ended before its limit was decided.
+fn open(round: i32, row: Measurement) -> Measurement {
+    Measurement { verdict: MeasurementVerdict::Unbounded, ..again(round, row) }
+}
+
+#[test]
+fn points_are_chosen_among_by_rounds_that_left_a_limit_open() {
+    let mut rows = vec![row(4, 10_000, 150), row(8, 9_890, 180)];
+    rows.extend([open(1, row(4, 9_950, 195)), open(1, row(8, 10_200, 198))]);
+    rows.extend([open(2, row(8, 10_210, 199)), open(2, row(4, 10_020, 196))]);
+    assert_eq!(chosen(&inputs("Throughput"), &rows), Some(8));
+}
+
+#[test]
+fn a_round_without_a_figure_that_is_limited_counts_for_nothing() {
+    let mut inputs = inputs("Throughput");
+    inputs.gpu = serde_json::from_value(json!([{"figure": "Utilization", "max": "90"}])).expect("a limit");
+    let rows = [row(4, 10_000, 150), open(1, row(4, 12_000, 150)), open(2, row(4, 12_000, 150))];
+    assert_eq!(figures(&inputs, &rows, 0), Some(0));
+    let latencies = Vec::new();
+    let bare = Measurement { latencies, ..open(1, row(4, 12_000, 150)) };
+    assert_eq!(figures(&self::inputs("Throughput"), &[row(4, 10_000, 150), bare], 0), Some(0));
+}
+
 #[test]
 fn a_turn_without_figures_decides_nothing() {
     let nothing = Measurement { verdict: MeasurementVerdict::Failed, count: 0, per_kilosecond: 0, ..row(4, 0, 1) };

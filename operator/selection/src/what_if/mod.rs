@@ -169,7 +169,10 @@ fn rejudged(inputs: &ProfileInputs, asked: &ProfileInputs, measurements: &[Measu
             Some(Judged::Decided { verdict, reason }) => Measurement { verdict, reason, ..row.clone() },
             Some(Judged::Open { objective }) => {
                 let reason = format!("{objective} lies within the bounds of {} requests", row.count);
-                known.open.push(Open { row: position, point: select::place(asked, row), objective });
+                // A round is compared by its throughput, and by its latencies themselves.
+                if row.purpose != MeasurementPurpose::Repeat {
+                    known.open.push(Open { row: position, point: select::place(asked, row), objective });
+                }
                 Measurement { verdict: MeasurementVerdict::Unbounded, reason, ..row.clone() }
             }
         });

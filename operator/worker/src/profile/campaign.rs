@@ -230,7 +230,8 @@ impl Campaign<'_> {
         let seed = seed(&self.task.input_hash, &arm.id, *level);
         let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level)
             .against(to_beat.as_ref())
-            .for_the_sake_of(self.task.optimize_for);
+            .for_the_sake_of(self.task.optimize_for)
+            .repeated(drivers::is_repeat(self.task));
         let work = agent.closed_loop(*level, measure, watch, seed);
         let (driven, gpu) = self.sampled(work).await;
         self.survived_runs(arm, *level, &driven).await?;
@@ -402,6 +403,7 @@ impl Campaign<'_> {
             measure: self.task.measure.clone(),
             objectives: drivers::measurable(self.task),
             optimize_for: self.task.optimize_for,
+            is_repeat: drivers::is_repeat(self.task),
             to_beat: to_beat.clone(),
             seed: seed(&self.task.input_hash, &arm.id, level),
         };

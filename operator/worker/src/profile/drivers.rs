@@ -1,4 +1,4 @@
-//! What the driver of a task can measure. Pure.
+//! What the driver of a task can measure, and what its campaign is after. Pure.
 
 use slipway_vocabulary::ProfilingDriver;
 use slipway_worker_contract::{Campaign, LatencyObjective, ProfileTask};
@@ -16,4 +16,9 @@ pub fn driver(task: &ProfileTask) -> ProfilingDriver {
 pub fn measurable(task: &ProfileTask) -> Vec<LatencyObjective> {
     let metrics = driver(task).measures();
     task.objectives.iter().filter(|o| metrics.contains(&o.metric)).cloned().collect()
+}
+
+/// Whether the campaign measures points again, which an earlier one has shown to meet the objectives.
+pub const fn is_repeat(task: &ProfileTask) -> bool {
+    matches!(task.campaign, Campaign::Repeat { .. })
 }

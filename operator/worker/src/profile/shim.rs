@@ -59,6 +59,9 @@ pub struct LevelTask {
     pub objectives: Vec<LatencyObjective>,
     /// What the campaign is after.
     pub optimize_for: OptimizeFor,
+    /// Whether it was measured before.
+    #[serde(default)]
+    pub is_repeat: bool,
     /// What else ends it early.
     #[serde(default)]
     pub to_beat: Option<ToBeat>,
@@ -281,7 +284,8 @@ fn measure(order: &LevelTask, arguments: &[String]) -> Result<Outcome, ShimError
     let level = Level { order, call: &call, traffic, entry };
     let mut watch = Watch::new(&order.objectives, LatencyMetric::RequestLatency, call.level)
         .against(order.to_beat.as_ref())
-        .for_the_sake_of(order.optimize_for);
+        .for_the_sake_of(order.optimize_for)
+        .repeated(order.is_repeat);
     let warm_up = level.run(Part::WarmUp, u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };

@@ -59,6 +59,7 @@ pub struct Watch {
     /// When requests were sent, in nanoseconds, by the uninterrupted part that they belong to.
     sent: Vec<Vec<u64>>,
     wants_throughput: bool,
+    is_repeat: bool,
 }
 
 impl Watch {
@@ -69,8 +70,8 @@ impl Watch {
         let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
         let exceeding = vec![Vec::new(); objectives.len()];
         let (sent, wants_throughput) = (vec![Vec::new()], false);
-        let objectives = objectives.to_vec();
-        Self { objectives, evidence, exceeding, level, rival: None, own, seen: 0, sent, wants_throughput }
+        let (objectives, is_repeat) = (objectives.to_vec(), false);
+        Self { objectives, evidence, exceeding, level, rival: None, own, seen: 0, sent, wants_throughput, is_repeat }
     }
 
     /// Also goes on for a throughput that can be compared, if that is what the campaign is after.
@@ -81,6 +82,13 @@ impl Watch {
             OptimizeFor::Latency => false,
         };
         Self { wants_throughput, ..self }
+    }
+
+    /// Also ends a level that is measured again once its throughput can be compared, if that is what the campaign is
+    /// after. An earlier measurement has shown that it meets the objectives.
+    #[must_use]
+    pub fn repeated(self, is_repeat: bool) -> Self {
+        Self { is_repeat, ..self }
     }
 
     /// Also ends the level once it is shown not to reach a throughput.
@@ -135,8 +143,12 @@ impl Watch {
             Some(_) | None => {}
         }
         let is_shown = self.objectives.is_empty() || verdict == EarlyVerdict::Feasible;
-        if is_shown && (!self.wants_throughput || elapsed >= THROUGHPUT_PATIENCE || self.knows_throughput()) {
+        let is_compared = || self.wants_throughput && (elapsed >= THROUGHPUT_PATIENCE || self.knows_throughput());
+        if is_shown && (!self.wants_throughput || is_compared()) {
             return Decision::Stop(format!("shown by {} requests", self.seen));
+        }
+        if self.is_repeat && is_compared() {
+            return Decision::Stop(format!("compared by {} requests", self.seen));
         }
         Decision::GoOn
     }
@@ -285,6 +297,22 @@ mod tests {
         }
         assert_eq!(watch(&uneven, OptimizeFor::Latency).decide(Duration::from_secs(4)), shown(400));
         assert_eq!(watch(&rounds(900, 0.9), OptimizeFor::Throughput).decide(Duration::from_secs(4)), shown(3600));
+    }
+
+    #[test]
+    fn a_level_that_is_measured_again_ends_with_a_throughput_to_compare_though_its_limit_is_near() {
+        let decision = |is_repeat, optimize_for| {
+            let limit = fast(Percentile::P90, 42_000);
+            let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).for_the_sake_of(optimize_for);
+            watch = watch.repeated(is_repeat);
+            watch.observe(&rounds(100, 0.06));
+            watch.decide(Duration::from_secs(4))
+        };
+        assert_eq!(decision(false, OptimizeFor::Throughput), Decision::GoOn);
+        assert_eq!(decision(true, OptimizeFor::Latency), Decision::GoOn, "its latency is what is compared");
+        let compared = Decision::Stop("compared by 400 requests".to_owned());
+        assert_eq!(decision(true, OptimizeFor::Throughput), compared);
+        assert_eq!(decision(true, OptimizeFor::Cost), compared);
     }
 
     /// Clients that need a fifth of each round for themselves: of four in flight with 40 ms a request, 80 a second
