@@ -312,7 +312,7 @@ pub struct ProfileStatus {
 pub enum MeasurementPurpose {
     /// To compare configurations, with a fixed number in flight.
     Explore,
-    /// To tell close configurations apart: measured again as for Explore, in turn.
+    /// To tell close configurations apart: measured again in turn, until what they are compared by is known.
     Repeat,
     /// To predict serving: arrivals at the target rate, at full length.
     Confirm,

@@ -10,7 +10,7 @@ pub enum MeasurementVerdict {
     Feasible,
     /// An objective is missed, by its bound.
     Infeasible,
-    /// Some objective has too few requests to be decided. It is never chosen.
+    /// Some objective has too few requests to be decided. Only a round of a point that is Feasible counts nevertheless.
     Unbounded,
     /// The measurement failed.
     Failed,

@@ -5,7 +5,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{ProfilingDriver, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
-use slipway_selection::{cost::dollars, select::gpu_words};
+use slipway_selection::{close, cost::dollars, select::gpu_words};
 
 use crate::table::duration;
 
@@ -35,8 +35,7 @@ pub enum Assessment {
     Misses,
     /// It cannot be told whether it meets the objectives.
     Undecided,
-    /// A measurement of a known point in turn with others, which ended with its throughput. Its limits stayed open, so
-    /// its latencies themselves count.
+    /// A round of a point that is known to meet the objectives. It leaves one open, and its figures count.
     Compared,
     /// It could not be measured.
     Failed,
@@ -134,10 +133,14 @@ impl<'a> Study<'a> {
         match row.verdict {
             MeasurementVerdict::Feasible => self.among_feasible(position, row),
             MeasurementVerdict::Infeasible => Assessment::Misses,
-            MeasurementVerdict::Unbounded if row.purpose == MeasurementPurpose::Repeat => Assessment::Compared,
-            MeasurementVerdict::Unbounded => Assessment::Undecided,
+            MeasurementVerdict::Unbounded => self.among_open(row),
             MeasurementVerdict::Failed => Assessment::Failed,
         }
+    }
+
+    fn among_open(&self, row: &Measurement) -> Assessment {
+        let is_compared = close::is_compared(self.inputs, &self.status.measurements, row);
+        if is_compared { Assessment::Compared } else { Assessment::Undecided }
     }
 
     fn among_feasible(&self, position: usize, row: &'a Measurement) -> Assessment {
@@ -168,7 +171,7 @@ impl<'a> Study<'a> {
             Assessment::Front => "on the front".to_owned(),
             Assessment::Beaten(by) => format!("dominated by #{}", by + 1),
             Assessment::Meets => String::new(),
-            Assessment::Compared => "ended with its throughput; its latency itself counts".to_owned(),
+            Assessment::Compared => format!("its figures count, though {}", row.reason),
             Assessment::Misses | Assessment::Undecided | Assessment::Failed => row.reason.clone(),
         };
         let round = row.round.map(|round| format!("round {round}"));

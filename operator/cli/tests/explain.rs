@@ -52,6 +52,21 @@ fn the_choice_and_every_candidate_that_lost_are_explained_with_figures() {
 }
 
 #[test]
+fn a_point_that_most_of_its_rounds_refuted_is_not_said_to_meet_the_objectives() {
+    let mut campaign = campaign();
+    let rows = campaign["profile"]["status"]["measurements"].as_array_mut().unwrap();
+    for round in [1, 2] {
+        let mut again = rows[3].clone();
+        again["purpose"] = json!("Repeat");
+        (again["round"], again["verdict"]) = (json!(round), json!("Infeasible"));
+        rows.push(again);
+    }
+    let said = explained(&campaign, Some("int8/instances-2 at 4 in flight")).unwrap();
+    let expected = "int8/instances-2 at 4 in flight: met the objectives once, and missed one in most of its rounds";
+    assert_eq!(said.lines().nth(1).map(str::trim), Some(expected));
+}
+
+#[test]
 fn one_candidate_is_explained_alone() {
     let expected = "\
 Why no other:

@@ -102,13 +102,23 @@ fn points_that_were_measured_again_have_a_table_and_lines_of_their_own() {
 }
 
 #[test]
-fn a_round_that_ended_with_its_throughput_is_not_said_to_be_out() {
-    let open = with_a_round(json!({"verdict": "Unbounded", "reason": "reply lies within its bounds"}));
-    let said = "round 1; ended with its throughput; its latency itself counts";
+fn a_round_that_leaves_an_objective_open_is_not_said_to_be_out() {
+    let reason = "reply lies within the bounds of 180 requests; compared by 180 requests";
+    let open = with_a_round(json!({"verdict": "Unbounded", "reason": reason}));
+    let said = &format!("round 1; its figures count, though {reason}");
     let text = candidates(&objects(&open).profile);
-    assert_eq!(text.lines().filter(|line| line.trim() == said).count(), 1, "{text}");
-    let row = |html: &str| html.lines().find(|line| line.contains(said)).map(|line| line.contains("class=\"out\""));
+    assert_eq!(text.lines().filter(|line| line.trim() == *said).count(), 1, "{text}");
+    let row =
+        |html: &str| html.lines().find(|line| line.contains(said.as_str())).map(|line| line.contains("class=\"out\""));
     assert_eq!(row(&reported(&open)), Some(false));
+}
+
+#[test]
+fn an_open_round_of_a_point_that_misses_an_objective_is_undecided() {
+    let mut open = with_a_round(json!({"verdict": "Unbounded", "reason": "reply lies within the bounds"}));
+    open["profile"]["status"]["measurements"][0]["verdict"] = json!("Infeasible");
+    let text = candidates(&objects(&open).profile);
+    assert_eq!(text.lines().filter(|line| line.trim() == "round 1; reply lies within the bounds").count(), 1, "{text}");
 }
 
 /// The campaign, with one more measurement of its first point.

@@ -11,15 +11,14 @@
 use slipway_analysis::slo::ERRORS_TO_BOUND;
 use slipway_crds::v1alpha1::{
     agent_deployment::{OptimizeFor, WrittenObjective},
-    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
-use slipway_vocabulary::GpuLimit;
 
 use crate::{
     bounds::{self, Interval},
     cost::ReplicaPrice,
     judged::{figure, gpu_limits, judged},
-    natural, rank,
+    rank,
 };
 
 /// How often close points are measured again at least: with the first measurement there is one in the middle.
@@ -89,8 +88,8 @@ struct Sample {
 impl Sample {
     /// Nothing of a point that those rounds refuted.
     fn before(round: i32, inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<Self> {
-        let met = met(inputs, measurements, point, round);
-        let scores: Vec<f64> = met.iter().map(|at| rank::score(inputs, &measurements[*at]).ln()).collect();
+        let counted = counted(inputs, measurements, point, round);
+        let scores: Vec<f64> = counted.iter().map(|at| rank::score(inputs, &measurements[*at]).ln()).collect();
         let middle = *scores.get(scores.len().checked_sub(1)? / 2)?;
         let count = scores.len() as f64;
         let mean = scores.iter().sum::<f64>() / count;
@@ -125,56 +124,63 @@ pub fn is_taken(measurements: &[Measurement], turn: Turn) -> bool {
 }
 
 /// The row whose figures stand for a point, by the position of its first measurement: the middle one of those that
-/// meet the objectives, the worse of two. Nothing where the first does not meet them, or most of all miss them.
+/// count, the worse of two. Nothing where the first does not meet the objectives, or more miss them than
+/// count.
 pub fn figures(inputs: &ProfileInputs, measurements: &[Measurement], point: usize) -> Option<usize> {
-    let met = met(inputs, measurements, point, i32::MAX);
-    met.get(met.len().checked_sub(1)? / 2).copied()
+    let counted = counted(inputs, measurements, point, i32::MAX);
+    counted.get(counted.len().checked_sub(1)? / 2).copied()
 }
 
-/// The measurements of a point that meet the objectives, the worst first: of the first one and of the rounds before
-/// `before`. None where the first does not meet them, or most of all miss them. A round ends before its latencies are
-/// decided: then their own values count.
-fn met(inputs: &ProfileInputs, measurements: &[Measurement], point: usize, before: i32) -> Vec<usize> {
+/// The measurements of a point whose figures count, the worst first: of the first one and of the rounds before
+/// `before`. None where the first does not meet the objectives, or more miss them than count.
+fn counted(inputs: &ProfileInputs, measurements: &[Measurement], point: usize, before: i32) -> Vec<usize> {
     let first = &measurements[point];
     let again = repeats(measurements, first).filter(|(_, row)| row.round.is_none_or(|round| round < before));
     let rows: Vec<(usize, &Measurement)> = [(point, first)].into_iter().chain(again).collect();
-    let with = |seems: Seems| rows.iter().filter(move |(_, row)| seems_met(inputs, row) == Some(seems)).copied();
-    let mut met: Vec<_> = with(Seems::Met).collect();
-    if first.verdict != MeasurementVerdict::Feasible || with(Seems::Missed).count() > met.len() {
+    let mut counted: Vec<_> = rows.iter().filter(|(_, row)| counts(inputs, row)).copied().collect();
+    let missed = rows.iter().filter(|(_, row)| row.verdict == MeasurementVerdict::Infeasible).count();
+    if first.verdict != MeasurementVerdict::Feasible || missed > counted.len() {
         return Vec::new();
     }
-    met.sort_by(|(_, a), (_, b)| rank::score(inputs, a).total_cmp(&rank::score(inputs, b)));
-    met.into_iter().map(|(position, _)| position).collect()
+    counted.sort_by(|(_, a), (_, b)| rank::score(inputs, a).total_cmp(&rank::score(inputs, b)));
+    counted.into_iter().map(|(position, _)| position).collect()
 }
 
-/// What a row says of the objectives: as it was judged, or by the values of its latencies where it is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seems {
-    Met,
-    Missed,
-}
-
-/// What a row says of the objectives; nothing where it lacks a figure that is limited.
-fn seems_met(inputs: &ProfileInputs, row: &Measurement) -> Option<Seems> {
+/// Whether the figures of a row count: it meets the objectives, or it is a round that leaves them open.
+///
+/// A round ends once its throughput is known. That its point meets the objectives was shown by the first measurement,
+/// so only a round whose bounds show a miss speaks against it. A round without a figure that is limited says nothing.
+fn counts(inputs: &ProfileInputs, row: &Measurement) -> bool {
     match row.verdict {
-        MeasurementVerdict::Feasible => Some(Seems::Met),
-        MeasurementVerdict::Infeasible => Some(Seems::Missed),
-        MeasurementVerdict::Unbounded => by_its_values(inputs, row),
-        MeasurementVerdict::Failed => None,
+        MeasurementVerdict::Feasible => true,
+        MeasurementVerdict::Unbounded => is_open_round(row) && has_limited_figures(inputs, row),
+        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
     }
 }
 
-fn by_its_values(inputs: &ProfileInputs, row: &Measurement) -> Option<Seems> {
-    let lacks = |limit: &GpuLimit| figure(row, limit.figure).is_none();
-    if gpu_limits(inputs, row.purpose).iter().any(lacks) {
-        return None;
-    }
-    let is_above = |objective: WrittenObjective| {
-        let is_it = |l: &&MeasuredLatency| (l.metric, l.percentile) == (objective.metric, objective.percentile);
-        Some(natural(row.latencies.iter().find(is_it)?.microseconds) > objective.max.microseconds())
+/// Whether a row is a round that leaves an objective open, of a point that stands nevertheless.
+pub fn is_compared(inputs: &ProfileInputs, measurements: &[Measurement], row: &Measurement) -> bool {
+    let is_first = |other: &Measurement| {
+        other.purpose == MeasurementPurpose::Explore
+            && (&other.engine, &other.configuration, other.level) == (&row.engine, &row.configuration, row.level)
     };
-    let above: Option<Vec<bool>> = judged(inputs, row.purpose).into_iter().map(is_above).collect();
-    Some(if above?.contains(&true) { Seems::Missed } else { Seems::Met })
+    let first = measurements.iter().position(is_first);
+    is_open_round(row)
+        && counts(inputs, row)
+        && first.is_some_and(|point| figures(inputs, measurements, point).is_some())
+}
+
+/// Whether a row is a round that leaves an objective open.
+pub fn is_open_round(row: &Measurement) -> bool {
+    (row.purpose, row.verdict) == (MeasurementPurpose::Repeat, MeasurementVerdict::Unbounded)
+}
+
+fn has_limited_figures(inputs: &ProfileInputs, row: &Measurement) -> bool {
+    let has = |objective: &WrittenObjective| {
+        row.latencies.iter().any(|l| (l.metric, l.percentile) == (objective.metric, objective.percentile))
+    };
+    judged(inputs, row.purpose).iter().all(has)
+        && gpu_limits(inputs, row.purpose).iter().all(|limit| figure(row, limit.figure).is_some())
 }
 
 /// In words how close points were told apart, if any were.

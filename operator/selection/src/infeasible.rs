@@ -11,6 +11,7 @@ use slipway_crds::{
 use slipway_vocabulary::GpuLimit;
 
 use crate::{
+    close,
     cost::{ReplicaPrice, dollars},
     judged::{figure, gpu_limits, judged},
     select,
@@ -133,7 +134,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
 }
 
 /// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much
-/// would be met beyond doubt.
+/// would be met beyond doubt. One that a round leaves open misses nothing.
 fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: &Measurement) -> Vec<Option<f64>> {
     let is_measured = match measurement.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
@@ -144,7 +145,8 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
             .latencies
             .iter()
             .find(|l| l.metric == objective.metric && l.percentile == objective.percentile)?;
-        Some(found.upper.unwrap_or(found.microseconds) as f64)
+        let value = found.upper.unwrap_or(found.microseconds) as f64;
+        Some(if close::is_open_round(measurement) { value.min(objective.max.microseconds() as f64) } else { value })
     };
     let total = f64::from(measurement.count) + f64::from(measurement.errors);
     let errors = (total > 0.0 && inputs.error_rate.is_some()).then(|| f64::from(measurement.errors) * 1e6 / total);
@@ -181,7 +183,8 @@ fn undecided(
     measurements: &[Measurement],
     purpose: MeasurementPurpose,
 ) -> Infeasible {
-    let first = measurements.iter().position(|m| serves(m, purpose) && m.verdict == MeasurementVerdict::Unbounded);
+    let is_open = |m: &Measurement| m.verdict == MeasurementVerdict::Unbounded && !close::is_open_round(m);
+    let first = measurements.iter().position(|m| serves(m, purpose) && is_open(m));
     let found = first.and_then(|index| measurements.get(index));
     let (place, reason) = found.map_or((String::new(), ""), |m| (select::place(inputs, m), m.reason.as_str()));
     let what = if found.is_some() {

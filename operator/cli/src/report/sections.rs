@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     agent_deployment::{Arrival, ResolvedImage, SyntheticRuns},
-    profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose},
+    profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
 
 use super::{
@@ -161,10 +161,10 @@ fn head(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
 }
 
 fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
-    let mark = match study.assessment(position, row) {
-        Assessment::Misses | Assessment::Nearest | Assessment::Failed => "bad",
-        Assessment::Undecided | Assessment::Compared => "open",
-        _ => "good",
+    let mark = match row.verdict {
+        MeasurementVerdict::Feasible => "good",
+        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => "bad",
+        MeasurementVerdict::Unbounded => "open",
     };
     let extras = Extras::of(study).cells(row, "–").map(Cell::Number);
     let rest = [

@@ -13,7 +13,7 @@ use slipway_crds::{
     },
     values::Percentile,
 };
-use slipway_selection::cost::dollars;
+use slipway_selection::{close, cost::dollars};
 
 use crate::{
     output::Shown,
@@ -329,6 +329,9 @@ fn of_point<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Opt
             let place = study.place(better);
             (Lost::Beaten, format!("{place} is no slower and serves no less: {}", compared(study, better, row)))
         }
+        Assessment::Front | Assessment::Meets if is_refuted(study, position) => {
+            (Lost::Misses, "met the objectives once, and missed one in most of its rounds".to_owned())
+        }
         Assessment::Front | Assessment::Meets => (Lost::RanksLower, less(study, row)),
         Assessment::Misses => (Lost::Misses, verdict_words(study, row)),
         Assessment::Undecided | Assessment::Compared => (Lost::Undecided, verdict_words(study, row)),
@@ -344,6 +347,14 @@ fn of_point<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Opt
         MeasurementPurpose::Confirm => format!("{place}, confirm run"),
     };
     Some(Other::of(name, reason, why))
+}
+
+/// Whether a point met the objectives at first, and most of the rounds that measured it again missed them.
+fn is_refuted(study: &Study<'_>, position: usize) -> bool {
+    let measurements = &study.status().measurements;
+    let is_explored = |row: &Measurement| row.purpose == MeasurementPurpose::Explore;
+    measurements.get(position).is_some_and(is_explored)
+        && close::figures(study.inputs(), measurements, position).is_none()
 }
 
 /// Why a point that meets the objectives was not chosen: what it has less of.

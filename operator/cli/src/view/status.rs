@@ -149,7 +149,7 @@ pub enum Assessed {
     Misses,
     /// Too few measurements to tell.
     Undecided,
-    /// Measured again for its throughput; its latencies themselves count.
+    /// Measured again. It leaves an objective open, and its figures count.
     Compared,
     /// It could not be measured.
     Failed,

@@ -155,10 +155,26 @@ fn a_point_that_mostly_misses_an_objective_is_no_candidate(#[case] again_ms: &[i
 }
 
 #[rstest]
-#[case::below_its_limit(199, Some(1))]
-#[case::above_its_limit(201, Some(0))]
-fn of_a_round_that_left_a_limit_open_the_latency_itself_counts(#[case] again_ms: i64, #[case] stands: Option<usize>) {
-    assert_eq!(figures(&inputs("Throughput"), &[row(4, 10_000, 150), open(1, row(4, 9_000, again_ms))], 0), stands);
+#[case::below_its_limit(199)]
+#[case::above_its_limit(201)]
+fn a_round_that_left_a_limit_open_counts_and_misses_nothing(#[case] again_ms: i64) {
+    let rows = [row(4, 10_000, 150), open(1, row(4, 9_000, again_ms)), open(2, row(4, 8_000, again_ms))];
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0), Some(1));
+}
+
+#[test]
+fn a_point_whose_first_measurement_left_a_limit_open_is_no_candidate() {
+    let first = Measurement { verdict: MeasurementVerdict::Unbounded, ..row(4, 10_000, 199) };
+    assert_eq!(figures(&inputs("Throughput"), &[first, again(1, row(4, 9_000, 150))], 0), None);
+}
+
+#[test]
+fn rounds_that_miss_are_outvoted_by_those_that_left_a_limit_open() {
+    let missing = |round| again(round, row(4, 10_000, 250));
+    let mut rows = vec![row(4, 10_000, 150), missing(1), missing(2)];
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0), None, "two of three miss it");
+    rows.push(open(3, row(4, 9_000, 199)));
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0), Some(3), "two of four miss it");
 }
 
 /// A round that ended before its limit was decided.
@@ -177,12 +193,12 @@ fn points_are_chosen_among_by_rounds_that_left_a_limit_open() {
 #[test]
 fn a_round_without_a_figure_that_is_limited_counts_for_nothing() {
     let mut inputs = inputs("Throughput");
-    inputs.gpu = serde_json::from_value(json!([{"figure": "Utilization", "max": "90"}])).expect("a limit");
-    let rows = [row(4, 10_000, 150), open(1, row(4, 12_000, 150)), open(2, row(4, 12_000, 150))];
+    let without_latency = Measurement { latencies: Vec::new(), ..open(1, row(4, 9_000, 150)) };
+    assert_eq!(figures(&inputs, &[row(4, 10_000, 150), without_latency], 0), Some(0));
+    let rows = [row(4, 10_000, 150), open(1, row(4, 9_000, 150))];
+    assert_eq!(figures(&inputs, &rows, 0), Some(1));
+    inputs.gpu = serde_json::from_value(json!([{"figure": "Utilization", "max": 90}])).expect("a limit");
     assert_eq!(figures(&inputs, &rows, 0), Some(0));
-    let latencies = Vec::new();
-    let bare = Measurement { latencies, ..open(1, row(4, 12_000, 150)) };
-    assert_eq!(figures(&self::inputs("Throughput"), &[row(4, 10_000, 150), bare], 0), Some(0));
 }
 
 #[test]

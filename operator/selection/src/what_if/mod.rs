@@ -164,15 +164,14 @@ fn rejudged(inputs: &ProfileInputs, asked: &ProfileInputs, measurements: &[Measu
     let mut known = Rejudged { positions: Vec::new(), rows: Vec::new(), open: Vec::new() };
     for (position, row) in measurements.iter().enumerate().filter(|(_, row)| has_load(row)) {
         known.positions.push(position);
-        known.rows.push(match (!is_judged_alike).then(|| judge(asked, row)) {
+        // What a round left open, the first measurement of its point decides.
+        let is_judged = !is_judged_alike && !close::is_open_round(row);
+        known.rows.push(match is_judged.then(|| judge(asked, row)) {
             None | Some(Judged::Failed) => row.clone(),
             Some(Judged::Decided { verdict, reason }) => Measurement { verdict, reason, ..row.clone() },
             Some(Judged::Open { objective }) => {
                 let reason = format!("{objective} lies within the bounds of {} requests", row.count);
-                // A round is compared by its throughput, and by its latencies themselves.
-                if row.purpose != MeasurementPurpose::Repeat {
-                    known.open.push(Open { row: position, point: select::place(asked, row), objective });
-                }
+                known.open.push(Open { row: position, point: select::place(asked, row), objective });
                 Measurement { verdict: MeasurementVerdict::Unbounded, reason, ..row.clone() }
             }
         });

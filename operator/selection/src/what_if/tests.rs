@@ -97,6 +97,34 @@ fn a_limit_within_the_bounds_of_a_row_leaves_it_open() {
 }
 
 #[test]
+fn a_round_that_left_a_limit_open_counts_and_misses_no_other_limit() {
+    let mut profile = profile();
+    let mut again = row(4, 8_000, 172);
+    (again["purpose"], again["round"], again["verdict"]) = (json!("Repeat"), json!(1), json!("Unbounded"));
+    profile["status"]["measurements"].as_array_mut().expect("rows").push(again);
+    let answer = ask(&profile, &fast("170ms")).expect("an answer");
+    assert_eq!((answer.candidates, answer.open), (2, Vec::new()));
+    let choice = answer.choice.expect("a choice");
+    assert_eq!((choice.row, choice.per_kilosecond.value), (1, 8_000));
+}
+
+#[test]
+fn a_round_that_leaves_a_latency_open_does_not_bind_where_throughput_does() {
+    let mut profile = profile();
+    let mut again = row(4, 8_890, 197);
+    (again["purpose"], again["round"], again["verdict"]) = (json!("Repeat"), json!(1), json!("Unbounded"));
+    profile["status"]["measurements"].as_array_mut().expect("rows").push(again);
+    let question = Question {
+        traffic: Some("8.9".parse().expect("a number")),
+        unit: Some(ThroughputUnit::Requests),
+        replicas: Some(1),
+        ..Question::default()
+    };
+    let infeasible = ask(&profile, &question).expect("an answer").infeasible.expect("nothing serves it");
+    assert_eq!(infeasible.binding_objective, "throughput", "{infeasible:?}");
+}
+
+#[test]
 fn where_nothing_meets_the_objectives_it_says_what_it_would_take() {
     let answer = ask(&profile(), &fast("20ms")).expect("an answer");
     assert_eq!((answer.candidates, answer.choice.is_none()), (0, true));

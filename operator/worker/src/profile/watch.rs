@@ -143,11 +143,11 @@ impl Watch {
             Some(_) | None => {}
         }
         let is_shown = self.objectives.is_empty() || verdict == EarlyVerdict::Feasible;
-        let is_compared = || self.wants_throughput && (elapsed >= THROUGHPUT_PATIENCE || self.knows_throughput());
-        if is_shown && (!self.wants_throughput || is_compared()) {
+        let is_comparable = || elapsed >= THROUGHPUT_PATIENCE || self.knows_throughput();
+        if is_shown && (!self.wants_throughput || is_comparable()) {
             return Decision::Stop(format!("shown by {} requests", self.seen));
         }
-        if self.is_repeat && is_compared() {
+        if self.is_repeat && self.wants_throughput && is_comparable() {
             return Decision::Stop(format!("compared by {} requests", self.seen));
         }
         Decision::GoOn

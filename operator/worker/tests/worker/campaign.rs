@@ -351,6 +351,22 @@ async fn close_points_are_measured_again_in_the_order_that_is_asked_for() {
     assert_eq!((result.reason.as_str(), result.not_measured.len()), ("every point was measured once more", 0));
 }
 
+/// Of 20 requests one takes four times as long: too near to a p95 to be decided.
+#[tokio::test]
+async fn a_point_at_its_limit_that_is_measured_again_ends_with_its_throughput() {
+    let mut bench = Bench::new().await;
+    let at_its_limit = bench.perf_analyzer().replace("sent + latency }", "sent + latency * (k % 20 == 7 ? 4 : 1) }");
+    bench.script("perf_analyzer", &at_its_limit);
+    let (arm, level) = (instances(1), 1);
+    bench.task.campaign =
+        Campaign::Repeat { points: vec![Cell { arm, level }], max_gpu_millis: 600_000, driver: Driver::ModelAnalyzer };
+
+    let row = bench.run().await.unwrap().rows.remove(0);
+
+    let reason = "fast lies within the bounds of 300 requests; compared by 300 requests";
+    assert_eq!((row.verdict, row.reason.as_str()), (MeasurementVerdict::Unbounded, reason));
+}
+
 /// An engine that is split over GPUs is in processes that Triton's API does not reach.
 #[tokio::test]
 async fn a_model_that_is_loaded_at_the_start_stays_and_keeps_its_configuration() {

@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{LatencyMetric, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
-use slipway_selection::select::milliseconds;
+use slipway_selection::{close, select::milliseconds};
 use slipway_vocabulary::evidence::Metric;
 
 use super::{
@@ -108,7 +108,9 @@ fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Op
     world.profiles.values().find_map(|profile| {
         let row = predicting(profile, plan)?;
         let is_it = (row.purpose == MeasurementPurpose::Confirm) == is_confirmed;
-        (is_it && row.verdict == MeasurementVerdict::Feasible).then_some(row)
+        // That the point of an open round meets the objectives was shown by its first measurement.
+        let holds = row.verdict == MeasurementVerdict::Feasible || close::is_open_round(row);
+        (is_it && holds).then_some(row)
     })
 }
 

@@ -140,5 +140,10 @@ fn only_measurements_that_were_made_alike_predict_a_ratio() {
     };
     let other_level: fn(&mut Measurement, bool) = |row, is_after| row.level = if is_after { 16 } else { 8 };
     let infeasible: fn(&mut Measurement, bool) = |row, _| row.verdict = MeasurementVerdict::Infeasible;
-    assert_eq!([confirmed, only_one, other_level, infeasible].map(of), [4, 0, 0, 0]);
+    let open: fn(&mut Measurement, bool) = |row, _| row.verdict = MeasurementVerdict::Unbounded;
+    let open_round: fn(&mut Measurement, bool) = |row, _| {
+        (row.purpose, row.verdict) = (MeasurementPurpose::Repeat, MeasurementVerdict::Unbounded);
+    };
+    assert_eq!([confirmed, only_one, other_level, infeasible, open].map(of), [4, 0, 0, 0, 0]);
+    assert_eq!(of(open_round), predicted(&[(REQUEST, 200)], &[(REQUEST, 400)], |_, _| {}).len());
 }

@@ -12,7 +12,10 @@ use slipway_crds::{
         },
     },
 };
-use slipway_selection::judged::{Judged, judge};
+use slipway_selection::{
+    close,
+    judged::{Judged, judge},
+};
 
 use crate::{
     plan::Note,
@@ -89,14 +92,16 @@ fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
     driver::is_same_load(inputs, earlier) && pods(inputs) == pods(earlier)
 }
 
-/// The row by these objectives, if it is of a point of these inputs and leaves none of them open.
+/// The row by these objectives, if it is of a point of these inputs and leaves none of them open. Rounds compare points
+/// in turn, so where one of a campaign left an objective open, all of them are measured again.
 fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Option<Measurement> {
     let is_engine = |engine: &&ProfiledEngine| engine.name == row.engine;
     let now = inputs.engines.iter().find(is_engine)?;
     let then = earlier.inputs.engines.iter().find(is_engine)?;
     let is_configuration = |named: &&NamedConfiguration| named.name == row.configuration;
     let is_compared = match row.purpose {
-        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => true,
+        MeasurementPurpose::Explore => true,
+        MeasurementPurpose::Repeat => !earlier.status.measurements.iter().any(close::is_open_round),
         MeasurementPurpose::Confirm => false,
     };
     let is_point = is_compared

@@ -274,9 +274,41 @@ fn a_campaign_that_confirms_already_goes_on_as_it_began() {
 }
 
 #[test]
+fn rounds_that_leave_an_objective_open_choose_as_others_do() {
+    let mut cluster = disturbed();
+    cluster.open_rounds = true;
+    let status = cluster.finish().clone();
+    assert!(repeated(&status).iter().all(|row| row.verdict == MeasurementVerdict::Unbounded));
+    assert_eq!(rounds(&cluster).len(), 2);
+    assert_eq!(chosen(&status), ("engine-b", "instances-2", 9), "its middle measurement is the prediction");
+    assert_eq!(status.phase, Some(ProfilePhase::Chosen));
+}
+
+#[test]
+fn rounds_are_measured_again_where_one_of_the_earlier_campaign_left_an_objective_open() {
+    let mut earlier = disturbed();
+    earlier.open_rounds = true;
+    earlier.finish();
+    earlier.world.status.measurements[8].verdict = MeasurementVerdict::Feasible;
+    let mut next = after(earlier);
+    let status = next.finish().clone();
+    assert_eq!((next.tasks.len(), rounds(&next).len()), (2, 2), "nothing else is");
+    assert!(repeated(&status).iter().all(|row| row.measured_in.is_none()));
+}
+
+#[test]
 fn what_was_measured_again_is_known_to_the_next_campaign() {
     let mut earlier = disturbed();
     earlier.finish();
+    let mut next = after(earlier);
+    let status = next.finish().clone();
+    assert!(next.tasks.is_empty(), "no Job is started");
+    assert_eq!((repeated(&status).len(), chosen(&status).1), (4, "instances-2"));
+    assert_eq!(next.notes[0], "fp32: 4 of 4 points were measured by earlier campaigns");
+}
+
+/// The next campaign of the same agent, by a looser objective.
+fn after(earlier: Cluster) -> Cluster {
     let mut next = disturbed();
     next.world.earlier = vec![Earlier {
         name: "facts-earlier".to_owned(),
@@ -284,8 +316,5 @@ fn what_was_measured_again_is_known_to_the_next_campaign() {
         status: earlier.world.status,
     }];
     next.world.spec.inputs.objectives[0].max = "250ms".parse().expect("a duration");
-    let status = next.finish().clone();
-    assert!(next.tasks.is_empty(), "no Job is started");
-    assert_eq!((repeated(&status).len(), chosen(&status).1), (4, "instances-2"));
-    assert_eq!(next.notes[0], "fp32: 4 of 4 points were measured by earlier campaigns");
+    next
 }
