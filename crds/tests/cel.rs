@@ -168,6 +168,7 @@ fn a_driver_that_is_left_out_is_what_the_objectives_need(#[case] slo: Value, #[c
 #[case("e2e/manifests/demo/agent.yaml")]
 #[case("e2e/manifests/demo/gpu.yaml")]
 #[case("e2e/manifests/demo/gpu-rollout.yaml")]
+#[case("e2e/manifests/demo/gpu-campaign.yaml")]
 #[case("e2e/manifests/demo/gpu-loop.yaml")]
 #[case("e2e/manifests/demo/gpu-triton.yaml")]
 #[case("e2e/manifests/demo/latency.yaml")]
