@@ -8,8 +8,9 @@ readonly SMALL='
   s|concurrency: .*|concurrency: [4, 8]|; s|maxBatchSize: .*|maxBatchSize: [16]|
   s|requests: {cpu: [^}]*}|requests: {cpu: 200m, memory: 256Mi}|; s|memory: [0-9]*Gi}|memory: 2Gi}|
   s|samples: [0-9]*}|samples: 16}|
-  /name: steps, prompts:/d; s|^    budget: {gpuHours: .*|&\n    driver: AgentRun|'
-# The last line is for the lab whose prompts Model Analyzer would send: behind the stand-in runs are replayed.
+  /^    gpu: /d; /name: steps, prompts:/d; s|^    budget: {gpuHours: .*|&\n    driver: AgentRun|'
+# The last line is for the lab whose prompts Model Analyzer would send, and whose GPUs must be busy: behind the stand-in
+# runs are replayed, and no GPU is there.
 
 # Leaves out the precisions that the GPU does not compute.
 readonly WITHOUT_FP8='s|precision: \[FP16, FP8\(.*\)\]|precision: [FP16\1]|'
