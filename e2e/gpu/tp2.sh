@@ -65,12 +65,12 @@ show_preflight() {
   printf '\n'
 }
 
-# Both GPUs hold a rank's weights and cache. A stand-in holds nothing.
+# Both GPUs hold a rank's weights and cache.
 check_both_hold_memory() {
   local used
   mapfile -t used < <(run_nvidia_smi --query-gpu=memory.used --format=csv,noheader,nounits)
   printf 'MiB in use: %s\n' "${used[*]}"
-  is_rehearsal || ((used[0] > 1024 && used[1] > 1024))
+  ((used[0] > 1024 && used[1] > 1024))
 }
 
 main() {
@@ -83,7 +83,7 @@ main() {
   open_step "deploy the agent" "$look" deploy_agent
   open_step "the server" "$(kubectl_line) -n $NAMESPACE get pods" show_server
   step "both GPUs at work" "nvidia-smi shows what each holds" check_both_hold_memory
-  open_step "held-out questions" "$look" ask_unseen "$AGENT"
+  open_step "held-out questions" "$look" ask_held_out "$AGENT"
   open_step "preflight" "$look" show_preflight
   open_step "give the GPUs back" "$look" remove "$AGENT"
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
