@@ -17,5 +17,6 @@ pub mod regress;
 pub mod replay;
 pub mod requests;
 pub mod table;
+pub mod when_asked;
 
 pub use self::error::InputError;

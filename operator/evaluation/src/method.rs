@@ -3,13 +3,18 @@
 use clap::ValueEnum;
 use slipway_analysis::search::{SearchStrategy, Settings, Slipway, Space};
 
-use crate::baseline::{Baseline, Method};
+use crate::{
+    baseline::{Baseline, Method},
+    when_asked::WhenAsked,
+};
 
 /// A search by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MethodName {
-    /// The product's search
+    /// The product's search over all cells at once
     Slipway,
+    /// The same as a campaign that asks for its engines makes it, one engine after another
+    SlipwayWhenAsked,
     /// Every cell
     Brute,
     /// Model Analyzer's brute search with its early exit
@@ -31,6 +36,7 @@ impl MethodName {
         let baseline = |space, method| Box::new(Baseline::new(space, method, seed)) as Box<dyn SearchStrategy>;
         match self {
             Self::Slipway => Box::new(Slipway::new(space, Settings { seed, ..Settings::default() })),
+            Self::SlipwayWhenAsked => Box::new(WhenAsked::new(space, Settings { seed, ..Settings::default() })),
             Self::Brute => baseline(space, Method::Brute),
             Self::BruteEarlyExit => baseline(space, Method::BruteEarlyExit),
             Self::MaQuickSweep => baseline(space, Method::MaQuickSweep),

@@ -1,41 +1,42 @@
-//! Why an arm was not measured: it makes "N of M configurations were measured" a statement that can be checked. Pure.
+//! Why cells of an arm were not measured: it makes "N of M configurations were measured" a statement that can be
+//! checked. Pure.
 
 use serde::{Deserialize, Serialize};
 
-/// An arm without a run.
+/// An arm with cells that were not run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Skipped {
     /// Position of the arm.
     pub arm: usize,
-    /// Why.
+    /// Why they were not.
     pub why: WhyNot,
 }
 
-/// Why an arm was not measured.
+/// Why the open cells of an arm were not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WhyNot {
-    /// No level of it is likely to meet the objectives.
+    /// None of them is likely to meet the objectives.
     Infeasible {
-        /// The greatest chance over its levels.
+        /// The greatest chance of them.
         feasible: f64,
     },
-    /// What it may gain is not worth a run.
+    /// What they may gain is not worth a run.
     Dominated {
-        /// The greatest expected gain in ln objective over its levels.
+        /// The greatest expected gain in ln objective of them.
         gain: f64,
-        /// The greatest chance of being feasible over its levels.
+        /// The greatest chance of them of being feasible.
         feasible: f64,
     },
-    /// It was worth a run that the budget did not allow.
+    /// They were worth a run that the budget did not allow.
     Budget {
-        /// The greatest expected gain in ln objective over its levels.
+        /// The greatest expected gain in ln objective of them.
         gain: f64,
-        /// The greatest chance of being feasible over its levels.
+        /// The greatest chance of them of being feasible.
         feasible: f64,
     },
-    /// The strategy's rule never reached it. The rule is a baseline's, or that of the search in a space too large to
+    /// The strategy's rule never reached them. The rule is a baseline's, or that of the search in a space too large to
     /// score, where better candidates were not worth a run.
     NotVisited,
 }

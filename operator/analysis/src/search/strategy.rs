@@ -143,7 +143,7 @@ pub enum Step {
     Done {
         /// What it found.
         conclusion: Conclusion,
-        /// Every arm without a run, and why.
+        /// Every arm with cells that were not run, and why these were not.
         skipped: Vec<Skipped>,
     },
 }

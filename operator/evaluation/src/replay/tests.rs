@@ -9,8 +9,9 @@ use slipway_analysis::{
 use super::*;
 use crate::method::MethodName;
 
-const METHODS: [MethodName; 7] = [
+const METHODS: [MethodName; 8] = [
     MethodName::Slipway,
+    MethodName::SlipwayWhenAsked,
     MethodName::Brute,
     MethodName::BruteEarlyExit,
     MethodName::MaQuickSweep,
@@ -61,6 +62,13 @@ fn play(problem: &Problem, method: MethodName, seed: u64) -> ReplayResult {
 
 fn tables() -> impl Strategy<Value = Vec<[f64; 4]>> {
     prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 2..9)
+}
+
+/// The table with a product of GPUs in the place of the batch limit: an engine for each of three.
+fn of_products(throughputs: &[[f64; 4]], limit: f64) -> Problem {
+    let mut problem = problem(throughputs, limit);
+    problem.space.axes[0].role = Some(Role::GpuType);
+    problem
 }
 
 fn aborting(mut problem: Problem) -> Problem {
@@ -138,6 +146,16 @@ proptest! {
     }
 
     #[test]
+    fn a_campaign_that_asks_for_its_engines_comes_back_to_none(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5) {
+        let result = play(&of_products(&table, limit), MethodName::SlipwayWhenAsked, seed);
+        let explored = result.trace.iter().filter(|t| !t.reason.starts_with("confirm"));
+        let mut engines: Vec<_> = explored.map(|t| t.place.arm["batch"].to_string()).collect();
+        engines.dedup();
+        let once: std::collections::BTreeSet<_> = engines.iter().collect();
+        prop_assert_eq!(once.len(), engines.len(), "{:?}", engines);
+    }
+
+    #[test]
     fn brute_force_finds_the_optimum(table in tables(), limit in 20.0f64..2000.0) {
         let problem = problem(&table, limit);
         let result = play(&problem, MethodName::Brute, 0);
@@ -162,4 +180,26 @@ fn a_run_that_is_cut_short_costs_its_fraction_and_a_failed_one_its_whole_time() 
     let costs: Vec<f64> = result.trace.iter().map(|t| t.gpu_seconds).collect();
     assert_eq!(costs, [30.0, 3.0, 2.0, 10.0]);
     assert_eq!(result.trace.iter().map(|t| t.aborted).collect::<Vec<_>>(), [false, true, true, false]);
+}
+
+#[test]
+fn a_small_engine_is_walked_up_its_levels_to_the_first_that_misses_a_limit() {
+    // p95 of the first engine: 12, 24, 48, 2400 of at most 100; the others are far slower.
+    let slow = [2.0, 3.0, 4.0, 5.0];
+    let problem = of_products(&[[100.0, 200.0, 400.0, 32.0], slow, slow], 100.0);
+    let result = play(&problem, MethodName::SlipwayWhenAsked, 0);
+    let first: Vec<_> = result.trace.iter().take(4).map(|t| (t.place.arm["batch"].clone(), t.place.level)).collect();
+    assert_eq!(first, [1.0, 4.0, 16.0, 64.0].map(|level| (serde_json::json!(1.0), level)));
+    assert_eq!(result.chosen.map(|place| place.level), Some(16.0));
+}
+
+#[test]
+fn axes_of_one_engine_are_searched_as_one_space() {
+    let table = [[10.0, 30.0, 90.0, 270.0]; 8];
+    let problem = problem(&table, 1e9);
+    let [whole, asked] =
+        [MethodName::Slipway, MethodName::SlipwayWhenAsked].map(|method| play(&problem, method, 3).chosen.is_some());
+    assert_eq!((whole, asked), (true, true));
+    // Eight arms of four levels are too many to be walked.
+    assert!(play(&problem, MethodName::SlipwayWhenAsked, 3).runs < 8 * 4);
 }

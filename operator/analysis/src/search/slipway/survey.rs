@@ -170,11 +170,16 @@ impl Slipway {
         (-(cell.level.abs_diff(middle) as f64)).exp()
     }
 
-    /// Why each arm without a run was left out.
+    /// Why the cells of each arm that were not run were left out.
     pub(super) fn skipped(&self, view: &View<'_>, survey: &Survey) -> Vec<Skipped> {
         let mut best = vec![Best::default(); self.space.arms.len()];
         survey.scored.iter().for_each(|s| best[s.cell.arm].add(&s.score));
-        let untried = (0..self.space.arms.len()).filter(|arm| !view.ledger.arm_tried(*arm));
+        let is_open = |arm: usize, level: usize| !view.ledger.tried(Cell { arm, level });
+        let has_open = |arm: &usize| {
+            let levels = self.space.arms[*arm].levels.iter().enumerate();
+            !view.ledger.arm_tried(*arm) || levels.filter(|(_, exists)| **exists).any(|(level, _)| is_open(*arm, level))
+        };
+        let left = (0..self.space.arms.len()).filter(has_open);
         let why = |arm: usize| {
             let is_scored = survey.is_scored[arm];
             let Best { feasible, gain } = if is_scored { best[arm] } else { survey.bound(arm) };
@@ -189,7 +194,7 @@ impl Slipway {
             };
             Skipped { arm, why }
         };
-        untried.map(why).collect()
+        left.map(why).collect()
     }
 }
 
