@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # For a machine with a network whose Python has no torch: an environment of its own with vLLM and all that it needs,
-# from the package index. A machine that has a Python with torch for CUDA keeps to that one. A rehearsal needs none.
+# from the package index. A machine that has a Python with torch for CUDA, which takes what is to serve, keeps to that
+# one. A rehearsal needs none.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -14,7 +15,7 @@ if [[ $SERVERS == stand-in ]]; then
   exit
 fi
 version=$(sed -n 's/^vllm==//p' "$GPU_SCRIPTS/wheels.txt")
-if python=$(find_python 2>/dev/null); then
+if python=$(find_python 2>/dev/null) && { [[ $SERVERS != *vllm* ]] || takes_vllm "$python"; }; then
   say "$python has torch"
   exit
 fi

@@ -84,7 +84,7 @@ fn numbers(version: &str) -> Option<Vec<u32>> {
 }
 
 fn resting(task: &PreflightTask, gpu: u32, seen: &Seen) -> Vec<GpuRefusal> {
-    let product = task.product.as_deref().and_then(|asked| other_product(gpu, &seen.name, asked));
+    let product = task.product.as_deref().and_then(|asked| other_product(gpu, seen, asked));
     let memory = match &seen.memory {
         Ok(memory) => occupied(task, gpu, *memory),
         Err(problem) => {
@@ -101,11 +101,17 @@ fn resting(task: &PreflightTask, gpu: u32, seen: &Seen) -> Vec<GpuRefusal> {
     [product, memory, errors, repair].into_iter().flatten().collect()
 }
 
-/// Labels may be written by hand: only two products of the table are known to differ.
-fn other_product(gpu: u32, name: &str, asked: &str) -> Option<GpuRefusal> {
-    let product = label(name);
-    let (found, wanted) = (gpu::by_label(&product).ok()?, gpu::by_label(asked).ok()?);
-    (found.name != wanted.name).then(|| GpuRefusal::OtherProduct { gpu, product, asked: asked.to_owned() })
+/// Labels may be written by hand: only two products of the table are known to differ. Of one that the table lacks the
+/// compute capability tells: engines and kernels were chosen for that of the product that was asked for.
+fn other_product(gpu: u32, seen: &Seen, asked: &str) -> Option<GpuRefusal> {
+    let wanted = gpu::by_label(asked).ok()?;
+    let (product, asked) = (label(&seen.name), asked.to_owned());
+    if let Ok(found) = gpu::by_label(&product) {
+        return (found.name != wanted.name).then_some(GpuRefusal::OtherProduct { gpu, product, asked });
+    }
+    let (sm, asked_sm) = (seen.sm?, wanted.sm?);
+    let name = seen.name.clone();
+    (sm != asked_sm).then_some(GpuRefusal::OtherCapability { gpu, name, sm, asked, asked_sm })
 }
 
 fn occupied(task: &PreflightTask, gpu: u32, memory: Memory) -> Option<GpuRefusal> {

@@ -117,6 +117,14 @@ fn a_gpu_that_works_well_passes_and_is_described() {
     |node: &mut StandIn| node.node.gpus[0].name = "NVIDIA L4".to_owned(),
     "GPU 0 is NVIDIA-L4, but spec.hardware.nodeSelector names NVIDIA-H100-80GB-HBM3: correct the node's labels"
 )]
+#[case::a_product_that_the_table_lacks(
+    |node: &mut StandIn| {
+        let gpu = &mut node.node.gpus[0];
+        (gpu.name, gpu.sm) = ("NVIDIA Prototype".to_owned(), Some(86));
+    },
+    "GPU 0 (NVIDIA Prototype) has compute capability 8.6, and NVIDIA-H100-80GB-HBM3, which \
+     spec.hardware.nodeSelector names, has 9.0: correct the node's labels"
+)]
 #[case::memory_that_is_not_told(
     |node: &mut StandIn| node.node.gpus[0].memory = Err("the GPU is lost".to_owned()),
     "GPU 0 fails to tell its memory (the GPU is lost): look for XID errors in the node's kernel log, and reset \

@@ -241,6 +241,19 @@ pub enum GpuRefusal {
         /// The product that the spec names.
         asked: String,
     },
+    /// A GPU that the table of products lacks has another compute capability than the product that the spec names.
+    OtherCapability {
+        /// Its place.
+        gpu: u32,
+        /// Its name.
+        name: String,
+        /// Its compute capability times ten.
+        sm: u32,
+        /// The product that the spec names.
+        asked: String,
+        /// The compute capability of that product times ten.
+        asked_sm: u32,
+    },
     /// A GPU cannot be used.
     Unusable {
         /// Its place.
@@ -363,6 +376,13 @@ impl fmt::Display for GpuRefusal {
                 f,
                 "GPU {gpu} is {product}, but spec.hardware.nodeSelector names {asked}: correct the node's labels"
             ),
+            Self::OtherCapability { gpu, name, sm, asked, asked_sm } => write!(
+                f,
+                "GPU {gpu} ({name}) has compute capability {}, and {asked}, which spec.hardware.nodeSelector names, has \
+                 {}: correct the node's labels",
+                capability(*sm),
+                capability(*asked_sm)
+            ),
             Self::Unusable { gpu, step, problem } => write!(
                 f,
                 "GPU {gpu} fails to {step} ({problem}): look for XID errors in the node's kernel log, and reset the GPU \
@@ -412,6 +432,11 @@ impl fmt::Display for GpuRefusal {
             }
         }
     }
+}
+
+/// A compute capability as CUDA writes it: 89 is 8.9.
+fn capability(sm: u32) -> String {
+    format!("{}.{}", sm / 10, sm % 10)
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -60,13 +60,28 @@ gather_programs() {
   e2e/gpu/build.sh "$1"
 }
 
-# Packages of this machine's Debian; their libraries fit any newer one.
+# A package of e2e/gpu/packages.txt as this machine's release calls it: since Debian 13 and Ubuntu 24.04 some libraries
+# have names that end in t64.
+package_here() {
+  local name
+  for name in "$1" "$1t64"; do
+    if apt-cache show "$name" >/dev/null 2>&1; then
+      printf '%s\n' "$name"
+      return
+    fi
+  done
+  die "no package $1 here: call apt-get update, or gather on Debian 12, Debian 13 or Ubuntu 24.04"
+}
+
+# Packages of this machine's release; their libraries fit any newer one.
 gather_packages() {
-  local packages
-  mapfile -t packages < <(grep --invert-match '^#' e2e/gpu/packages.txt)
+  local name packages=()
   if [[ -e $1/.list ]] && cmp --silent e2e/gpu/packages.txt "$1/.list"; then
     return
   fi
+  while read -r name; do
+    packages+=("$(package_here "$name")")
+  done < <(grep --invert-match '^#' e2e/gpu/packages.txt)
   rm -rf "$1" && mkdir -p "$1"
   (cd "$1" && apt-get download --quiet=2 -o APT::Sandbox::User=root "${packages[@]}")
   cp e2e/gpu/packages.txt "$1/.list"
