@@ -7,7 +7,7 @@
 #                                ensurepip (for Python's environments)
 set -euo pipefail
 
-# command or file that proves it is there -> package of Debian 12; Ubuntu 24.04 has them by these names, untried
+# command or file that proves it is there -> package of Debian 12; Debian 13 has them by these names, and Ubuntu 24.04, untried
 declare -rA PACKAGES=(
   [containerd]=containerd
   [runc]=runc

@@ -61,11 +61,11 @@ gather_programs() {
 }
 
 # A package of e2e/gpu/packages.txt as this machine's release calls it: since Debian 13 and Ubuntu 24.04 some libraries
-# have names that end in t64.
+# have names that end in t64. The old name has no candidate there, though apt-cache shows it.
 package_here() {
   local name
   for name in "$1" "$1t64"; do
-    if apt-cache show "$name" >/dev/null 2>&1; then
+    if [[ $(apt-cache policy "$name") == *'Candidate: '[^\(]* ]]; then
       printf '%s\n' "$name"
       return
     fi
