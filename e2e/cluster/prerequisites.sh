@@ -7,7 +7,8 @@
 #                                ensurepip (for Python's environments)
 set -euo pipefail
 
-# command or file that proves it is there -> package of Debian 12; Debian 13 has them by these names, and Ubuntu 24.04, untried
+# Command or file that proves it is there -> package of Debian 12. Debian 13 has them by these names. So should Ubuntu
+# 24.04, where nothing was tried.
 declare -rA PACKAGES=(
   [containerd]=containerd
   [runc]=runc

@@ -3,7 +3,7 @@
 # of models, and cuts it into pieces for a way that takes little at a time. start.sh, which is among them, puts them
 # together there.
 #
-#   parts.sh        (Debian 12, root; needs the network once)
+#   parts.sh        (Debian 12 or 13, root; needs the network once)
 #
 # The pieces lie in $SLIPWAY_GPU_PIECES (default: $SLIPWAY_CACHE/gpu-pieces), none above 30 MiB, with SHA256SUMS.
 #   SLIPWAY_GPU_SERVERS="vllm triton"  what is to serve there (default: vllm); triton alone leaves vLLM's wheels out

@@ -24,16 +24,18 @@ install_environment() {
   printf '%s\n' "$key" >"$ENVIRONMENT/.key"
 }
 
-# Whether a Python with torch has vLLM, or takes the wheels of wheels.txt: vLLM 0.25 is compiled against torch 2.11.
+# Whether a Python with torch has vLLM, or all that the wheels of wheels.txt need beside them. vLLM 0.25 is compiled
+# against torch 2.11.
 takes_vllm() {
-  "$1" -c 'import vllm' 2>/dev/null ||
-    "$1" -c 'import sys, torch; assert sys.version_info[:2] == (3, 12) and torch.__version__.startswith("2.11.")' 2>/dev/null
+  "$1" -c 'import vllm' 2>/dev/null || "$1" -c 'import sys, torch, transformers
+assert sys.version_info[:2] == (3, 12) and torch.__version__.startswith("2.11.") and torch.version.cuda >= "13"' 2>/dev/null
 }
 
 install_wheels() {
   local python=$1
   takes_vllm "$python" ||
-    die "$python has no vLLM, and the wheels are for Python 3.12 with torch 2.11: name another with SLIPWAY_GPU_PYTHON"
+    die "$python has no vLLM, and the wheels are for Python 3.12 with torch 2.11 for CUDA 13 and transformers:" \
+      "name another with SLIPWAY_GPU_PYTHON"
   "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
     --root-user-action ignore --target "$ENVIRONMENT/vllm" "$PARTS"/wheels/*.whl
 }

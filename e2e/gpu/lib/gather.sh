@@ -60,17 +60,17 @@ gather_programs() {
   e2e/gpu/build.sh "$1"
 }
 
-# A package of e2e/gpu/packages.txt as this machine's release calls it: since Debian 13 and Ubuntu 24.04 some libraries
+# A package of e2e/gpu/packages.txt as this machine's release calls it: some libraries of Debian 13 and Ubuntu 24.04
 # have names that end in t64. The old name has no candidate there, though apt-cache shows it.
 package_here() {
   local name
   for name in "$1" "$1t64"; do
-    if [[ $(apt-cache policy "$name") == *'Candidate: '[^\(]* ]]; then
+    if [[ $(LC_ALL=C apt-cache policy "$name") == *'Candidate: '[^\(]* ]]; then
       printf '%s\n' "$name"
       return
     fi
   done
-  die "no package $1 here: call apt-get update, or gather on Debian 12, Debian 13 or Ubuntu 24.04"
+  die "no package $1 here: call apt-get update, or gather on Debian 12 or 13"
 }
 
 # Packages of this machine's release; their libraries fit any newer one.

@@ -50,8 +50,17 @@ fn the_result_is_one_json_line_of_the_documented_fields() {
 
 #[test]
 fn every_method_answers_and_the_products_finds_the_optimum() {
-    let methods =
-        ["slipway", "slipway-when-asked", "brute", "brute-early-exit", "ma-quick-sweep", "random", "tpe", "bisection"];
+    let methods = [
+        "slipway",
+        "slipway-when-asked",
+        "slipway-all",
+        "brute",
+        "brute-early-exit",
+        "ma-quick-sweep",
+        "random",
+        "tpe",
+        "bisection",
+    ];
     let bench = bench(&problem());
     for method in methods {
         let ran = bench.run(&["replay", "--problem", "p.json", "--method", method, "--seed", "1", "--json"]);

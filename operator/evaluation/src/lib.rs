@@ -8,6 +8,7 @@
 
 pub mod baseline;
 pub mod early_verdict;
+pub mod engine_by_engine;
 mod error;
 pub mod list_prices;
 pub mod medians;
@@ -17,6 +18,5 @@ pub mod regress;
 pub mod replay;
 pub mod requests;
 pub mod table;
-pub mod when_asked;
 
 pub use self::error::InputError;

@@ -5,7 +5,7 @@ use slipway_analysis::search::{SearchStrategy, Settings, Slipway, Space};
 
 use crate::{
     baseline::{Baseline, Method},
-    when_asked::WhenAsked,
+    engine_by_engine::{EngineBuilds, EngineByEngine},
 };
 
 /// A search by its name on the command line.
@@ -15,6 +15,8 @@ pub enum MethodName {
     Slipway,
     /// The same as a campaign that asks for its engines makes it, one engine after another
     SlipwayWhenAsked,
+    /// The same as a campaign makes it by default, over every engine
+    SlipwayAll,
     /// Every cell
     Brute,
     /// Model Analyzer's brute search with its early exit
@@ -33,10 +35,15 @@ impl MethodName {
     /// The strategy of this name on a space.
     #[must_use]
     pub fn strategy(self, space: Space, seed: u64) -> Box<dyn SearchStrategy> {
+        let engine_by_engine = |space, builds| {
+            let settings = Settings { seed, ..Settings::default() };
+            Box::new(EngineByEngine::new(space, builds, settings)) as Box<dyn SearchStrategy>
+        };
         let baseline = |space, method| Box::new(Baseline::new(space, method, seed)) as Box<dyn SearchStrategy>;
         match self {
             Self::Slipway => Box::new(Slipway::new(space, Settings { seed, ..Settings::default() })),
-            Self::SlipwayWhenAsked => Box::new(WhenAsked::new(space, Settings { seed, ..Settings::default() })),
+            Self::SlipwayWhenAsked => engine_by_engine(space, EngineBuilds::WhenAsked),
+            Self::SlipwayAll => engine_by_engine(space, EngineBuilds::All),
             Self::Brute => baseline(space, Method::Brute),
             Self::BruteEarlyExit => baseline(space, Method::BruteEarlyExit),
             Self::MaQuickSweep => baseline(space, Method::MaQuickSweep),

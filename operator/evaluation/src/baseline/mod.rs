@@ -10,8 +10,10 @@ mod quick;
 mod random;
 mod tpe;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use slipway_analysis::search::{Progress, SearchStrategy, Skipped, Space, Step, WhyNot};
+use slipway_analysis::search::{Cell, Progress, SearchStrategy, Skipped, Space, Step, WhyNot};
 
 use self::memo::{Memo, Need};
 
@@ -69,9 +71,9 @@ impl SearchStrategy for Baseline {
         match self.plan(&mut memo) {
             Err(Need(proposal)) => Step::Measure { proposals: vec![proposal] },
             Ok(()) => {
-                let visited = |arm: &usize| progress.measurements.iter().any(|m| m.cell.arm == *arm);
-                let skipped = (0..self.space.arms.len()).filter(|arm| !visited(arm));
-                let skipped = skipped.map(|arm| Skipped { arm, why: WhyNot::NotVisited }).collect();
+                let is_open = |cell: &Cell| !progress.measurements.iter().any(|m| m.cell == *cell);
+                let open: BTreeSet<usize> = self.space.cells().filter(is_open).map(|cell| cell.arm).collect();
+                let skipped = open.into_iter().map(|arm| Skipped { arm, why: WhyNot::NotVisited }).collect();
                 Step::Done { conclusion: memo.conclusion(), skipped }
             }
         }

@@ -1,5 +1,6 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use rstest::rstest;
 use slipway_analysis::{
     pareto::Direction,
     search::{Arm, Axis, Columns, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Role, Step, Value},
@@ -9,9 +10,10 @@ use slipway_analysis::{
 use super::*;
 use crate::method::MethodName;
 
-const METHODS: [MethodName; 8] = [
+const METHODS: [MethodName; 9] = [
     MethodName::Slipway,
     MethodName::SlipwayWhenAsked,
+    MethodName::SlipwayAll,
     MethodName::Brute,
     MethodName::BruteEarlyExit,
     MethodName::MaQuickSweep,
@@ -62,6 +64,11 @@ fn play(problem: &Problem, method: MethodName, seed: u64) -> ReplayResult {
 
 fn tables() -> impl Strategy<Value = Vec<[f64; 4]>> {
     prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 2..9)
+}
+
+/// Runs that were made to learn.
+fn explored(result: &ReplayResult) -> impl Iterator<Item = &TraceEntry> {
+    result.trace.iter().filter(|entry| !entry.reason.starts_with("confirm"))
 }
 
 /// The table with a product of GPUs in the place of the batch limit: an engine for each of three.
@@ -146,13 +153,21 @@ proptest! {
     }
 
     #[test]
-    fn a_campaign_that_asks_for_its_engines_comes_back_to_none(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5) {
-        let result = play(&of_products(&table, limit), MethodName::SlipwayWhenAsked, seed);
-        let explored = result.trace.iter().filter(|t| !t.reason.starts_with("confirm"));
-        let mut engines: Vec<_> = explored.map(|t| t.place.arm["batch"].to_string()).collect();
-        engines.dedup();
-        let once: std::collections::BTreeSet<_> = engines.iter().collect();
-        prop_assert_eq!(once.len(), engines.len(), "{:?}", engines);
+    fn a_campaign_comes_back_to_no_engine(table in prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 14..17), limit in 20.0f64..2000.0, seed in 0u64..5) {
+        // Two engines of seven arms or more, whose cells are too many to be walked.
+        let mut problem = problem(&table, limit);
+        problem.space.axes[0].role = Some(Role::GpuType);
+        for (k, arm) in problem.space.arms.iter_mut().enumerate() {
+            arm.values = vec![Value::Number((k % 2) as f64), Value::Number((1 + k / 2) as f64)];
+        }
+        for method in [MethodName::SlipwayWhenAsked, MethodName::SlipwayAll] {
+            let result = play(&problem, method, seed);
+            let mut engines: Vec<_> = explored(&result).map(|t| t.place.arm["batch"].to_string()).collect();
+            engines.dedup();
+            prop_assert!(engines.len() <= 2, "{}: {:?}", method.name(), engines);
+            let most = result.measurements.iter().filter(|run| run.cell.arm % 2 == 0).count();
+            prop_assert!(most < 28, "a searched engine is not walked whole: {most}");
+        }
     }
 
     #[test]
@@ -182,24 +197,35 @@ fn a_run_that_is_cut_short_costs_its_fraction_and_a_failed_one_its_whole_time() 
     assert_eq!(result.trace.iter().map(|t| t.aborted).collect::<Vec<_>>(), [false, true, true, false]);
 }
 
-#[test]
-fn a_small_engine_is_walked_up_its_levels_to_the_first_that_misses_a_limit() {
-    // p95 of the first engine: 12, 24, 48, 2400 of at most 100; the others are far slower.
-    let slow = [2.0, 3.0, 4.0, 5.0];
-    let problem = of_products(&[[100.0, 200.0, 400.0, 32.0], slow, slow], 100.0);
-    let result = play(&problem, MethodName::SlipwayWhenAsked, 0);
-    let first: Vec<_> = result.trace.iter().take(4).map(|t| (t.place.arm["batch"].clone(), t.place.level)).collect();
-    assert_eq!(first, [1.0, 4.0, 16.0, 64.0].map(|level| (serde_json::json!(1.0), level)));
-    assert_eq!(result.chosen.map(|place| place.level), Some(16.0));
+#[rstest]
+#[case::a_level_that_misses([100.0, 200.0, 32.0, 400.0], &[1.0, 4.0, 16.0])]
+#[case::a_level_that_fails([100.0, 2.0, 400.0, 400.0], &[1.0, 4.0])]
+#[case::no_miss([100.0, 200.0, 400.0, 800.0], &[1.0, 4.0, 16.0, 64.0])]
+fn a_small_engine_is_walked_up_its_levels_to_the_first_that_misses_a_limit(
+    #[case] first: [f64; 4],
+    #[case] walked: &[f64],
+    #[values(MethodName::SlipwayWhenAsked, MethodName::SlipwayAll)] method: MethodName,
+) {
+    // The limit is 100 ms; at 16 in flight a throughput of 32 takes 600. One arm is one engine, so it comes first.
+    let problem = of_products(&[first], 100.0);
+    let result = play(&problem, method, 0);
+    assert_eq!(explored(&result).map(|t| t.place.level).collect::<Vec<_>>(), walked);
 }
 
 #[test]
-fn axes_of_one_engine_are_searched_as_one_space() {
-    let table = [[10.0, 30.0, 90.0, 270.0]; 8];
-    let problem = problem(&table, 1e9);
-    let [whole, asked] =
-        [MethodName::Slipway, MethodName::SlipwayWhenAsked].map(|method| play(&problem, method, 3).chosen.is_some());
-    assert_eq!((whole, asked), (true, true));
-    // Eight arms of four levels are too many to be walked.
-    assert!(play(&problem, MethodName::SlipwayWhenAsked, 3).runs < 8 * 4);
+fn a_walk_goes_on_past_a_level_that_misses_only_a_minimum() {
+    let mut problem = aborting(of_products(&[[100.0, 200.0, 400.0, 800.0]], 1e9));
+    problem.space.constraints.push(Constraint { metric: 0, bound: Bound::AtLeast(300.0) });
+    let result = play(&problem, MethodName::SlipwayWhenAsked, 0);
+    assert_eq!(explored(&result).map(|t| t.place.level).collect::<Vec<_>>(), [1.0, 4.0, 16.0, 64.0]);
+}
+
+#[test]
+fn by_default_every_engine_is_measured() {
+    let fast = [100.0, 200.0, 400.0, 800.0];
+    let slow = fast.map(|rate| rate / 20.0);
+    let result = play(&of_products(&[fast, slow, slow], 1e9), MethodName::SlipwayAll, 0);
+    let engines: std::collections::BTreeSet<_> =
+        explored(&result).map(|entry| entry.place.arm["batch"].to_string()).collect();
+    assert_eq!((engines.len(), result.ratio_to_optimum), (3, Some(1.0)));
 }

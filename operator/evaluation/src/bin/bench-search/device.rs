@@ -8,7 +8,7 @@ use slipway_evaluation::method::MethodName;
 use slipway_evaluation::replay::{Problem, ReplayResult};
 
 use super::gates::{Gate, Section};
-use super::methods::{Grids, runs};
+use super::methods::{Grids, of_one_engine, runs};
 use super::tables::{least, mean, mean_ratio, percent, share, share_interval, table};
 
 /// One method on some problems, over all seeds.
@@ -78,12 +78,12 @@ fn compare(section: &mut Section, grids: &Grids, all: &BTreeMap<String, Problem>
     for (kind, title) in [("utilization", "A minimum of GPU utilization"), ("power", "A maximum of GPU power")] {
         let problems = || all.iter().filter(|(name, _)| name.contains(kind));
         let mut rows = Vec::new();
-        for method in &grids.methods {
+        for method in of_one_engine(&grids.methods) {
             let by_problem: Vec<(&String, Vec<ReplayResult>)> =
-                problems().map(|(name, problem)| (name, runs(problem, *method, seeds))).collect();
+                problems().map(|(name, problem)| (name, runs(problem, method, seeds))).collect();
             let row = Row::of(&by_problem.iter().map(|(_, results)| results.as_slice()).collect::<Vec<_>>());
             rows.push(row.cells(method.name()));
-            if *method == MethodName::Slipway {
+            if method == MethodName::Slipway {
                 detail.extend(by_problem.iter().map(|(name, results)| Row::of(&[results]).cells((*name).clone())));
                 let asked = format!("{title}, {cells}: at least 0.99 in 95 %, never below 0.9");
                 let is_met = share(&row.ratios, 0.99) >= 0.95 && least(&row.ratios) >= 0.9;

@@ -79,7 +79,8 @@ fn main() {
             "# Configuration search\n\nWritten by `make bench-search`: {seeds} seeds on the grid, {few} elsewhere. Ratios are the \
              true objective of the answer over the true optimum, 0 when the answer violates a constraint; GPU-seconds include \
              engine starts and the confirm run; every method is charged alike. Intervals are of 95 %: exact \
-             for shares, by order statistics over problems for medians. **The search's constants were tuned** on resnet50, \
+             for shares, by order statistics over problems for medians, by the bootstrap over problems for means (problems of one \
+             model share a table, so these are narrow). **The search's constants were tuned** on resnet50, \
              llama-7b, flan-t5-xl and starcoder, which are all of the grid and of the language models here; vgg19 is not. \
              The rule for limits on sampled figures was chosen on resnet50 and vgg19. \
              [Sets that no constant was tuned on](search-held-out.md) have a page of their own. What falls short and why: \

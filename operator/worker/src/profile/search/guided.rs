@@ -205,7 +205,8 @@ struct View {
 impl View {
     fn new(search: &Guided, rows: &[Row]) -> Self {
         let levels = Self::levels(search);
-        let known: Vec<(usize, &Row)> = own_rows(search, rows).chain(other_rows(search)).collect();
+        // The engine of this Job is the one that is loaded: its rows come last.
+        let known: Vec<(usize, &Row)> = other_rows(search).chain(own_rows(search, rows)).collect();
         let position = |level: u32| levels.binary_search(&level).ok();
         let mut space = space(search, &levels);
         let failed: BTreeSet<usize> =

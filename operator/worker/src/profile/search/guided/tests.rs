@@ -1,6 +1,7 @@
-//! How well the values of a row are known.
+//! How well the values of a row are known, and in which order runs are taken.
 
 use pretty_assertions::assert_eq;
+use slipway_worker_contract::{Campaign, Digest, Driver, EngineEntry, EngineRef, MeasureSettings, ServeConfig};
 
 use super::*;
 
@@ -45,4 +46,50 @@ fn what_a_row_does_not_tell_is_known_least_and_nothing_is_known_exactly() {
     assert_eq!(per_mille(throughput_log_sd(&unknown)), 75, "one over the root of 180");
     let equal = row(&[(Percentile::P50, 400_000, 400_000, Some(400_000))]);
     assert_eq!([of(&equal, Percentile::P50), throughput_log_sd(&equal)], [0.01; 2]);
+}
+
+/// A campaign of two configurations that knows rows of another engine.
+fn beside(other: OtherEngine) -> Guided {
+    let arm = |id: &str| Arm { id: id.to_owned(), config: ServeConfig::default() };
+    let arms = vec![arm("a"), arm("b")];
+    let task = ProfileTask {
+        input_hash: "h".to_owned(),
+        engine: EngineRef { identity: "e".to_owned(), manifest_digest: Digest::from_bytes(&[1; 32]) },
+        model: "agent".to_owned(),
+        entry: EngineEntry::Engine,
+        tokenizer: None,
+        no_build: None,
+        loaded_at_start: false,
+        gpus: 1,
+        campaign: Campaign::Explore {
+            arms: arms.clone(),
+            levels: vec![4, 8],
+            max_measurements: 9,
+            max_gpu_millis: 1_000_000,
+            driver: Driver::ModelAnalyzer,
+        },
+        workloads: Vec::new(),
+        objectives: Vec::new(),
+        error_rate_max_ppm: None,
+        optimize_for: OptimizeFor::Throughput,
+        measure: MeasureSettings::default(),
+        measured: Vec::new(),
+        other_engines: vec![other],
+        costs: None,
+        first: None,
+        target_per_kilosecond: None,
+        gpu_limits: Vec::new(),
+        expected: Vec::new(),
+    };
+    Guided::new(&task, Plan::new(&arms, &[4, 8], 9, 0))
+}
+
+/// A start costs nothing on the engine that is loaded, and its arms are not left before they met the limits.
+#[test]
+fn the_engine_of_the_job_is_the_one_that_is_loaded_whatever_other_engines_have_rows() {
+    let rows = vec![row(&[])];
+    let (name, expected) = ("fp8".to_owned(), Vec::new());
+    let search = beside(OtherEngine { name, gpus: 1, microdollars_per_hour: None, rows: rows.clone(), expected });
+    let runs = View::new(&search, &rows).runs;
+    assert_eq!(runs.iter().map(|run| run.cell.arm).collect::<Vec<_>>(), [2, 0]);
 }

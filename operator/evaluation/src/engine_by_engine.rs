@@ -1,11 +1,18 @@
-//! The product's search as a campaign with `engines: WhenAsked` makes it: engine after engine. Pure.
+//! The product's search as campaigns make it: engine after engine. Pure.
 //!
 //! One search over all cells only names the next engine. A Job then measures this engine until nothing of it is left to
 //! measure, and knows the rows of the others. It walks a small engine up its levels, and searches a larger one. Axes of
 //! instances and batch limits are configurations of an engine; every other axis tells engines apart.
+//!
+//! What a campaign has and this lacks: a budget, rounds of close points, and a throughput that ends a level of an
+//! engine that is searched. Its confirm run always starts a pod. Times of starts and runs are known here, and there
+//! from rows alone. An engine whose Job measures nothing is closed there; here it may be asked for again after the next
+//! one.
 
 use std::collections::BTreeSet;
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use slipway_analysis::{
     search::{
         Arm, Axis, Cell, Columns, Measurement, Metric, Outcome, Progress, Proposal, Purpose, Role, SearchStrategy,
@@ -14,15 +21,25 @@ use slipway_analysis::{
     slo::Bound,
 };
 
-/// Cells of an engine up to which it is walked, as in a campaign.
+/// Cells of an engine up to which it is walked: as `MOST_WALKED` of the worker's contract.
 const MOST_WALKED: usize = 24;
-/// Confirm runs that are taken as passed to hear of the rest, as in a campaign.
+/// Confirm runs that are taken as passed to hear of the rest: as `MOST_CONFIRMS` of the worker's search.
 const MOST_CONFIRMS: usize = 4;
 
-/// The search of a campaign that asks for its engines.
+/// Which engines a campaign builds, as `spec.profiling.engines` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineBuilds {
+    /// Every engine, in the order of the spec.
+    All,
+    /// The first one, and then those that the search asks for.
+    WhenAsked,
+}
+
+/// The search of a campaign.
 #[derive(Debug, Clone)]
-pub struct WhenAsked {
+pub struct EngineByEngine {
     space: Space,
+    builds: EngineBuilds,
     settings: Settings,
     /// The engine of each arm.
     engines: Vec<usize>,
@@ -30,10 +47,10 @@ pub struct WhenAsked {
     first: usize,
 }
 
-impl WhenAsked {
+impl EngineByEngine {
     /// Prepares a search. The seed draws the engine that the spec names first, and breaks ties.
     #[must_use]
-    pub fn new(space: Space, settings: Settings) -> Self {
+    pub fn new(space: Space, builds: EngineBuilds, settings: Settings) -> Self {
         let is_told: Vec<bool> = space.axes.iter().map(|axis| !is_configured(axis)).collect();
         let named = |arm: &Arm| -> Vec<Value> {
             arm.values.iter().zip(&is_told).filter(|(_, told)| **told).map(|(value, _)| value.clone()).collect()
@@ -47,10 +64,8 @@ impl WhenAsked {
                 names.len() - 1
             }));
         }
-        let count = names.len().max(1) as u64;
-        // Fewer than the engines of any problem: no truncation.
-        let first = (settings.seed % count) as usize;
-        Self { space, settings, engines, first }
+        let first = Pcg64Mcg::seed_from_u64(settings.seed).random_range(0..names.len().max(1));
+        Self { space, builds, settings, engines, first }
     }
 
     /// The next cell of the campaign, before its choice is confirmed.
@@ -63,9 +78,17 @@ impl WhenAsked {
                 return Some(proposal);
             }
             asked.insert(of);
-            engine = self.asked_next(&asked, runs);
+            engine = self.next_engine(&asked, runs);
         }
         None
+    }
+
+    /// The engine that comes next, of those that did not come yet.
+    fn next_engine(&self, before: &BTreeSet<usize>, runs: &[Measurement]) -> Option<usize> {
+        match self.builds {
+            EngineBuilds::All => self.engines.iter().copied().find(|engine| !before.contains(engine)),
+            EngineBuilds::WhenAsked => self.asked_next(before, runs),
+        }
     }
 
     /// The engine that the search over all cells asks for, of those that were not asked for.
@@ -150,17 +173,20 @@ impl WhenAsked {
     }
 
     fn ends_a_walk(&self, outcome: &Outcome) -> bool {
+        let misses = |value: &dyn Fn(usize) -> Option<f64>| {
+            let maxima = self.space.constraints.iter().filter(|c| matches!(c.bound, Bound::AtMost(_)));
+            // What nothing is known of may be what ended the run.
+            maxima.map(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value))).any(|misses| misses)
+        };
         match outcome {
-            Outcome::Failed | Outcome::Aborted { .. } => true,
-            Outcome::Measured { values, .. } => self.space.constraints.iter().any(|constraint| {
-                let is_maximum = matches!(constraint.bound, Bound::AtMost(_));
-                is_maximum && !self.space.limit(constraint).is_met(values[constraint.metric])
-            }),
+            Outcome::Failed => true,
+            Outcome::Aborted { values, .. } => misses(&|metric| values[metric]),
+            Outcome::Measured { values, .. } => misses(&|metric| Some(values[metric])),
         }
     }
 }
 
-impl SearchStrategy for WhenAsked {
+impl SearchStrategy for EngineByEngine {
     fn next(&self, progress: Progress<'_>) -> Step {
         let runs = progress.measurements;
         let is_confirming = runs.iter().any(|run| run.purpose == Purpose::Confirm);
