@@ -174,9 +174,9 @@ impl EngineByEngine {
 
     fn ends_a_walk(&self, outcome: &Outcome) -> bool {
         let misses = |value: &dyn Fn(usize) -> Option<f64>| {
-            let maxima = self.space.constraints.iter().filter(|c| matches!(c.bound, Bound::AtMost(_)));
+            let mut maxima = self.space.constraints.iter().filter(|c| matches!(c.bound, Bound::AtMost(_)));
             // What nothing is known of may be what ended the run.
-            maxima.map(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value))).any(|misses| misses)
+            maxima.any(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value)))
         };
         match outcome {
             Outcome::Failed => true,
