@@ -4,6 +4,7 @@
 #
 #   SLIPWAY_GPU_PRECISIONS=LIST   of FP16, INT8, FP8 (default: "FP16, INT8, FP8")
 #   SLIPWAY_GPU_OPTIONS=LIST      more options of the builder, such as 'weightOnly: "1"' or 'cudaGraphs: "0"'
+#   SLIPWAY_GPU_UTILIZATION=N     the most utilization of a row that may be chosen, in percent (default: 70)
 #   SLIPWAY_RUNS_PER_SECOND=N     users' runs a second (default: 10, for which the manifest's figures are predicted)
 #   SLIPWAY_QUESTIONS=N           held-out questions that it is asked (default: 200)
 #   SLIPWAY_EXACT_PERCENT=N       how many of 100 it must answer exactly (default: 95)
@@ -20,9 +21,11 @@ source "$REPOSITORY/e2e/demo/agent.sh"
 export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-10}
 readonly REPORT=$LOGS/facts-agent-triton.html
 readonly PRECISIONS=${SLIPWAY_GPU_PRECISIONS:-FP16, INT8, FP8} OPTIONS=${SLIPWAY_GPU_OPTIONS:-}
+readonly UTILIZATION=${SLIPWAY_GPU_UTILIZATION:-70}
 
 triton_manifest() {
-  gpu_manifest gpu-triton.yaml "s|precision: \[.*\]|precision: [$PRECISIONS]|;s|options: {|options: {${OPTIONS:+$OPTIONS, }|"
+  gpu_manifest gpu-triton.yaml "s|precision: \[.*\]|precision: [$PRECISIONS]|;s|options: {|options: {${OPTIONS:+$OPTIONS, }|
+    s|figure: Utilization, max: 70|figure: Utilization, max: $UTILIZATION|"
 }
 
 deploy_agent() {
