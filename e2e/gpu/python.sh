@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # For a machine with a network whose Python has no torch: an environment of its own with vLLM and all that it needs,
-# from the package index. A machine that has a Python with torch for CUDA, which takes vLLM where vLLM is to serve, keeps
-# to that one. A rehearsal needs none.
+# from the package index. A machine that has a Python with torch for CUDA, which takes vLLM where vLLM is to serve,
+# keeps to that one. A rehearsal needs none.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -21,7 +21,8 @@ if python=$(find_python 2>/dev/null) && { [[ $SERVERS != *vllm* ]] || takes_vllm
 fi
 # The one that is named comes first wherever a Python is looked for.
 [[ -z ${SLIPWAY_GPU_PYTHON:-} ]] ||
-  die "$SLIPWAY_GPU_PYTHON has no torch for CUDA that takes vLLM $version: name another with SLIPWAY_GPU_PYTHON, or none"
+  die "$SLIPWAY_GPU_PYTHON has no torch for CUDA that takes vLLM $version:" \
+    "name another with SLIPWAY_GPU_PYTHON, or none"
 "$GPU_SCRIPTS/../cluster/prerequisites.sh" ensurepip
 rm -rf "$NODE/python"
 python3 -m venv "$NODE/python"

@@ -24,7 +24,8 @@ readonly PRECISIONS=${SLIPWAY_GPU_PRECISIONS:-FP16, INT8, FP8} OPTIONS=${SLIPWAY
 readonly UTILIZATION=${SLIPWAY_GPU_UTILIZATION:-70}
 
 triton_manifest() {
-  gpu_manifest gpu-triton.yaml "s|precision: \[.*\]|precision: [$PRECISIONS]|;s|options: {|options: {${OPTIONS:+$OPTIONS, }|
+  gpu_manifest gpu-triton.yaml "s|precision: \[.*\]|precision: [$PRECISIONS]|
+    s|options: {|options: {${OPTIONS:+$OPTIONS, }|
     s|figure: Utilization, max: 70|figure: Utilization, max: $UTILIZATION|"
 }
 

@@ -28,7 +28,8 @@ install_environment() {
 # against torch 2.11.
 takes_vllm() {
   "$1" -c 'import vllm' 2>/dev/null || "$1" -c 'import sys, torch, transformers
-assert sys.version_info[:2] == (3, 12) and torch.__version__.startswith("2.11.") and torch.version.cuda >= "13"' 2>/dev/null
+assert sys.version_info[:2] == (3, 12)
+assert torch.__version__.startswith("2.11.") and torch.version.cuda >= "13"' 2>/dev/null
 }
 
 install_wheels() {

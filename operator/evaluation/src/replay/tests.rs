@@ -153,7 +153,11 @@ proptest! {
     }
 
     #[test]
-    fn a_campaign_comes_back_to_no_engine(table in prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 14..17), limit in 20.0f64..2000.0, seed in 0u64..5) {
+    fn a_campaign_comes_back_to_no_engine(
+        table in prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 14..17),
+        limit in 20.0f64..2000.0,
+        seed in 0u64..5,
+    ) {
         // Two engines of seven arms or more, whose cells are too many to be walked.
         let mut problem = problem(&table, limit);
         problem.space.axes[0].role = Some(Role::GpuType);

@@ -155,7 +155,7 @@ fn what_a_walk_leaves_out_has_a_reason() {
 }
 
 /// A task of 48 cells: instances 1 to 4 x batches of 1 and 8 x six levels.
-fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
+pub(super) fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
     let arm = |instances: u32, batch: u32| Arm {
         id: format!("i{instances}-b{batch}"),
         config: ServeConfig { instances: Some(instances), max_batch_size: Some(batch), ..ServeConfig::default() },

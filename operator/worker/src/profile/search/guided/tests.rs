@@ -1,9 +1,10 @@
 //! How well the values of a row are known, and in which order runs are taken.
 
 use pretty_assertions::assert_eq;
-use slipway_worker_contract::{Campaign, Digest, Driver, EngineEntry, EngineRef, MeasureSettings, ServeConfig};
+use slipway_worker_contract::ServeConfig;
 
 use super::*;
+use crate::profile::search::tests::large_space;
 
 /// A row of 180 requests, as runs may stop at: its p99 has no upper bound.
 fn row(latencies: &[(Percentile, u64, u64, Option<u64>)]) -> Row {
@@ -50,37 +51,8 @@ fn what_a_row_does_not_tell_is_known_least_and_nothing_is_known_exactly() {
 
 /// A campaign of two configurations that knows rows of another engine.
 fn beside(other: OtherEngine) -> Guided {
-    let arm = |id: &str| Arm { id: id.to_owned(), config: ServeConfig::default() };
-    let arms = vec![arm("a"), arm("b")];
-    let task = ProfileTask {
-        input_hash: "h".to_owned(),
-        engine: EngineRef { identity: "e".to_owned(), manifest_digest: Digest::from_bytes(&[1; 32]) },
-        model: "agent".to_owned(),
-        entry: EngineEntry::Engine,
-        tokenizer: None,
-        no_build: None,
-        loaded_at_start: false,
-        gpus: 1,
-        campaign: Campaign::Explore {
-            arms: arms.clone(),
-            levels: vec![4, 8],
-            max_measurements: 9,
-            max_gpu_millis: 1_000_000,
-            driver: Driver::ModelAnalyzer,
-        },
-        workloads: Vec::new(),
-        objectives: Vec::new(),
-        error_rate_max_ppm: None,
-        optimize_for: OptimizeFor::Throughput,
-        measure: MeasureSettings::default(),
-        measured: Vec::new(),
-        other_engines: vec![other],
-        costs: None,
-        first: None,
-        target_per_kilosecond: None,
-        gpu_limits: Vec::new(),
-        expected: Vec::new(),
-    };
+    let arms = ["a", "b"].map(|id| Arm { id: id.to_owned(), config: ServeConfig::default() });
+    let task = ProfileTask { other_engines: vec![other], ..large_space(OptimizeFor::Throughput) };
     Guided::new(&task, Plan::new(&arms, &[4, 8], 9, 0))
 }
 
