@@ -171,6 +171,7 @@ fn a_driver_that_is_left_out_is_what_the_objectives_need(#[case] slo: Value, #[c
 #[case("e2e/manifests/demo/gpu-campaign.yaml")]
 #[case("e2e/manifests/demo/gpu-loop.yaml")]
 #[case("e2e/manifests/demo/gpu-triton.yaml")]
+#[case("e2e/manifests/demo/gpu-triton-rollout.yaml")]
 #[case("e2e/manifests/demo/latency.yaml")]
 #[case("e2e/manifests/demo/throughput.yaml")]
 fn a_manifest_to_be_copied_breaks_no_rule(#[case] file: &str) {

@@ -29,19 +29,7 @@ deploy_agent() {
 # What pods remember of runs: the pods are others, and nothing that was measured is.
 readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
 
-# Two vLLM that take turns on one GPU may differ too much for a verdict in time. Then a person promotes the canary.
-equal_revision() {
-  local serving
-  serving=$(status_of rollout.stable)
-  apply_changed "$EQUAL"
-  watch_rollout "$serving"
-  if [[ $(status_of rollout.stable) == "$serving" && $(status_of stage) != RolledBack ]]; then
-    printf 'promoted by hand\n'
-    run_slipway promote facts-agent
-    watch_verdicts
-  fi
-  [[ $(status_of rollout.stable) != "$serving" ]]
-}
+equal_revision() { promoted_at_last apply_changed "$EQUAL"; }
 
 # More free memory than any GPU has: the driver keeps some for itself.
 readonly OCCUPIED='s|minFreeMemory: 40%|minFreeMemory: 100%|'
@@ -62,15 +50,6 @@ refused_revision() {
 readonly BY_HAND='/^  profiling:/,/^  agent:/{/^  agent:/!d};/^    throughput:/d;/^    optimizeFor:/d;/^    quality:/d
 s|precision: .*|precision: [BF16]|;s|maxBatchSize: .*|maxBatchSize: [2]|;s|concurrency: .*|concurrency: [256]|'
 small_batch() { rolled_back apply_changed "$EQUAL;$BY_HAND"; }
-
-# What the canary's and stable's pods said of the GPU before they started, and what was counted since.
-show_gpu() {
-  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --output \
-    'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}{"\n"}{end}'
-  run_slipway status facts-agent
-  in_namespace get events --sort-by .eventTime --output \
-    'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.eventTime}{" "}{.reason}{" "}{.message}{"\n"}{end}'
-}
 
 write_report() { run_slipway report facts-agent --output "$REPORT"; }
 

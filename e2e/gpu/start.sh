@@ -3,7 +3,7 @@
 # the GPU by vLLM or by Triton. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on
 # where the first one stopped.
 #
-#   start.sh [FOLDER_WITH_PIECES] [probe|node|agent|rollout|loop|faults|adapter|features|tp2|triton]...
+#   start.sh [FOLDER_WITH_PIECES] [probe|node|agent|rollout|loop|faults|adapter|features|tp2|triton|triton-rollout]...
 #
 # `faults` is for rehearsals. Without a word it does node and agent. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
 set -euo pipefail

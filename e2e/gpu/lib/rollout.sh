@@ -77,3 +77,27 @@ rolled_back() {
   watch_rollout "$serving"
   [[ $(status_of stage) == RolledBack && $(status_of rollout.stable) == "$serving" ]]
 }
+
+# promoted_at_last COMMAND...: as promoted. Two servers that take turns on one GPU may differ too much for a verdict in
+# time; then a person promotes the canary.
+promoted_at_last() {
+  local serving
+  serving=$(status_of rollout.stable)
+  "$@"
+  watch_rollout "$serving"
+  if [[ $(status_of rollout.stable) == "$serving" && $(status_of stage) != RolledBack ]]; then
+    printf 'promoted by hand\n'
+    run_slipway promote facts-agent
+    watch_verdicts
+  fi
+  [[ $(status_of rollout.stable) != "$serving" ]]
+}
+
+# What the pods' checks said of the GPU before the servers started, what was counted since, and the agent's events.
+show_gpu() {
+  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --output \
+    'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}{"\n"}{end}'
+  run_slipway status facts-agent
+  in_namespace get events --sort-by .eventTime --output \
+    'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.eventTime}{" "}{.reason}{" "}{.message}{"\n"}{end}'
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Shows rollouts behind Triton on the GPU node: an equal revision takes over, and one whose engine runs without CUDA
+# graphs is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
+#
+# It needs the parts of both servers (SLIPWAY_GPU_SERVERS="vllm triton"), for the gateway comes with vLLM's. Both
+# revisions need a GPU: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
+#
+#   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20)
+#   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
+set -euo pipefail
+shopt -s inherit_errexit
+
+# shellcheck source=lib/rollout.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/rollout.sh"
+
+export SLIPWAY_RUNS_PER_SECOND=${SLIPWAY_RUNS_PER_SECOND:-20} SLIPWAY_VERDICT_SECONDS=${SLIPWAY_VERDICT_SECONDS:-600}
+
+deploy_agent() {
+  start_anew
+  deploy gpu-triton-rollout.yaml facts-agent
+}
+
+apply_changed() { gpu_manifest gpu-triton-rollout.yaml "$1" | in_namespace apply -f -; }
+
+# What pods remember of runs: the pods are others, and the engine is the same.
+readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
+
+equal_revision() { promoted_at_last apply_changed "$EQUAL"; }
+
+# Each step is started kernel by kernel: another engine, which is built first.
+slow_revision() { rolled_back apply_changed "$EQUAL;"'s|options: {|options: {cudaGraphs: "0", |'; }
+
+main() {
+  local started=$SECONDS look
+  name_tools
+  look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
+  prepare_namespace
+  open_step "deploy the agent" "$look" deploy_agent
+  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
+  open_step "an equal revision" "$look" equal_revision
+  open_step "a slower revision" "$look" slow_revision
+  open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
+  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
+  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+}
+
+main
