@@ -278,7 +278,8 @@ def report(rounds: list[dict], busy: dict, second: dict) -> str:
                 raw = {row["round"]: row["tokens"] / row["seconds"] for row in of_level
                        if (row["server"], row["how"]) == ("vllm", how)}
                 middle, low, high = interval([row["tokens"] / row["seconds"] / raw[row["round"]] for row in rows])
-                ratio = f"{middle:.3f} ({low:.3f} to {high:.3f})"
+                # One round has no interval.
+                ratio = f"{middle:.3f}" + (f" ({low:.3f} to {high:.3f})" if len(rows) > 1 else "")
             used = busy.get(f"{clients}-{server}-{how}", [])
             share = f"{statistics.mean(used):.0f} %" if used else ""
             lines.append(f"| {clients} | {server}, {how} | {tokens:,.0f} | {shown[0]}, {shown[1]} ms "

@@ -378,15 +378,15 @@ impl fmt::Display for GpuRefusal {
             ),
             Self::OtherCapability { gpu, name, sm, asked, asked_sm } => write!(
                 f,
-                "GPU {gpu} ({name}) has compute capability {}, and {asked}, which spec.hardware.nodeSelector names, has \
-                 {}: correct the node's labels",
+                "GPU {gpu} ({name}) has compute capability {}, and {asked}, which spec.hardware.nodeSelector names, \
+                 has {}: correct the node's labels",
                 capability(*sm),
                 capability(*asked_sm)
             ),
             Self::Unusable { gpu, step, problem } => write!(
                 f,
-                "GPU {gpu} fails to {step} ({problem}): look for XID errors in the node's kernel log, and reset the GPU \
-                 or choose other nodes"
+                "GPU {gpu} fails to {step} ({problem}): look for XID errors in the node's kernel log, and reset the \
+                 GPU or choose other nodes"
             ),
             Self::Occupied { gpu, free_mib, memory_mib, needed_mib } => write!(
                 f,

@@ -15,8 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use slipway_analysis::{
     search::{
-        Arm, Axis, Cell, Columns, Measurement, Metric, Outcome, Progress, Proposal, Purpose, Role, SearchStrategy,
-        Settings, Slipway, Space, Step, Value,
+        Arm, Axis, Cell, Columns, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Proposal, Purpose,
+        Role, SearchStrategy, Settings, Slipway, Space, Step, Value,
     },
     slo::Bound,
 };
@@ -157,8 +157,8 @@ impl EngineByEngine {
         }
     }
 
-    /// The lowest level that is left of any arm. An arm is left at the first level that misses a limit, unless it
-    /// misses only a minimum.
+    /// The lowest level that is left of any arm. An arm is left at the first level that misses a limit, unless more in
+    /// flight may meet it: a minimum, or a utilization.
     fn walked(&self, arms: &[usize], runs: &[Measurement]) -> Option<Proposal> {
         let next = |arm: &usize| {
             let mut own = runs.iter().filter(|run| run.cell.arm == *arm);
@@ -174,7 +174,9 @@ impl EngineByEngine {
 
     fn ends_a_walk(&self, outcome: &Outcome) -> bool {
         let misses = |value: &dyn Fn(usize) -> Option<f64>| {
-            let mut maxima = self.space.constraints.iter().filter(|c| matches!(c.bound, Bound::AtMost(_)));
+            let may_fall = |c: &Constraint| self.space.metrics[c.metric].kind == MetricKind::Utilization;
+            let is_lasting = |c: &&Constraint| matches!(c.bound, Bound::AtMost(_)) && !may_fall(c);
+            let mut maxima = self.space.constraints.iter().filter(is_lasting);
             // What nothing is known of may be what ended the run.
             maxima.any(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value)))
         };

@@ -160,10 +160,7 @@ fn counts(inputs: &ProfileInputs, row: &Measurement) -> bool {
 
 /// Whether a row is a round that leaves an objective open, of a point that stands nevertheless.
 pub fn is_compared(inputs: &ProfileInputs, measurements: &[Measurement], row: &Measurement) -> bool {
-    let is_first = |other: &Measurement| {
-        other.purpose == MeasurementPurpose::Explore
-            && (&other.engine, &other.configuration, other.level) == (&row.engine, &row.configuration, row.level)
-    };
+    let is_first = |other: &Measurement| other.purpose == MeasurementPurpose::Explore && is_same_point(other, row);
     let first = measurements.iter().position(is_first);
     is_open_round(row)
         && counts(inputs, row)
@@ -199,11 +196,12 @@ fn repeats<'a>(
     measurements: &'a [Measurement],
     first: &'a Measurement,
 ) -> impl Iterator<Item = (usize, &'a Measurement)> {
-    let is_repeat = move |row: &Measurement| {
-        row.purpose == MeasurementPurpose::Repeat
-            && (&row.engine, &row.configuration, row.level) == (&first.engine, &first.configuration, first.level)
-    };
+    let is_repeat = move |row: &Measurement| row.purpose == MeasurementPurpose::Repeat && is_same_point(row, first);
     measurements.iter().enumerate().filter(move |(_, row)| is_repeat(row))
+}
+
+fn is_same_point(one: &Measurement, other: &Measurement) -> bool {
+    (&one.engine, &one.configuration, one.level) == (&other.engine, &other.configuration, other.level)
 }
 
 /// What points are compared by, with its bounds.

@@ -187,10 +187,10 @@ fn gpu_verdict(gpu: Option<&Gpu>, limits: &[GpuLimit]) -> Option<(MeasurementVer
     missed.map(|text| (MeasurementVerdict::Infeasible, text)).or_else(unknown)
 }
 
-/// Whether all that a row misses is a least value of a GPU's figure: more in flight may reach it.
-pub fn misses_only_a_minimum(row: &Row, rules: &Rules) -> bool {
+/// Whether more in flight may meet all that a row misses.
+pub fn leaves_higher_levels_open(row: &Row, rules: &Rules) -> bool {
     let Rules { objectives, error_rate_max_ppm, target_per_kilosecond: _, gpu_limits } = rules;
-    row.misses_only_a_minimum(Judged { objectives, error_rate_max_ppm: *error_rate_max_ppm, gpu_limits })
+    row.leaves_higher_levels_open(Judged { objectives, error_rate_max_ppm: *error_rate_max_ppm, gpu_limits })
 }
 
 fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
@@ -338,21 +338,37 @@ mod tests {
     #[test]
     fn a_limit_on_a_gpu_is_missed_from_either_side_and_open_where_no_gpu_was_seen() {
         let judged = |utilization_percent: Option<u8>, min, max| {
-            let gpu = Some(Gpu { memory_mib: Some(14_336), utilization_percent, power_watts: Some(200) });
-            let circumstances = Circumstances { gpu, ..Circumstances::default() };
             let limit = GpuLimit { figure: GpuFigure::Utilization, min, max };
-            let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 100_000)]) };
-            let row = row(&Records { circumstances, ..records(420) }, &rules);
-            let only_a_minimum = misses_only_a_minimum(&row, &rules);
-            (row.verdict, row.reason, only_a_minimum)
+            of_gpu(Gpu { memory_mib: Some(14_336), utilization_percent, power_watts: Some(200) }, &[limit])
         };
         assert_eq!(judged(Some(60), Some(60), Some(90)), (MeasurementVerdict::Feasible, String::new(), false));
         let low = "GPU utilization is too low: 41 % of at least 60 %".to_owned();
         assert_eq!(judged(Some(41), Some(60), None), (MeasurementVerdict::Infeasible, low, true));
         let high = "GPU utilization is too high: 95 % of at most 90 %".to_owned();
-        assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, false));
+        assert_eq!(judged(Some(95), None, Some(90)), (MeasurementVerdict::Infeasible, high, true));
         let unknown = "GPU utilization is not known: Triton's metrics did not have it during this level".to_owned();
         assert_eq!(judged(None, Some(60), None), (MeasurementVerdict::Unbounded, unknown, false));
+    }
+
+    #[test]
+    fn too_much_power_or_memory_closes_higher_levels_also_beside_a_figure_that_may_be_met_there() {
+        let gpu = Gpu { memory_mib: Some(14_336), utilization_percent: Some(41), power_watts: Some(200) };
+        let busy = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
+        let at_most = |figure, max| GpuLimit { figure, min: None, max: Some(max) };
+        let is_open = |limits: &[GpuLimit]| of_gpu(gpu, limits).2;
+        assert!(is_open(&[busy]));
+        assert!(is_open(&[busy, at_most(GpuFigure::Power, 300)]), "a limit that is met closes nothing");
+        assert!(!is_open(&[busy, at_most(GpuFigure::Power, 150)]));
+        assert!(!is_open(&[at_most(GpuFigure::Memory, 10_000)]));
+    }
+
+    /// The verdict on a fast level, its reason, and whether higher levels are open.
+    fn of_gpu(gpu: Gpu, limits: &[GpuLimit]) -> (MeasurementVerdict, String, bool) {
+        let circumstances = Circumstances { gpu: Some(gpu), ..Circumstances::default() };
+        let rules = Rules { gpu_limits: limits.to_vec(), ..rules(&[objective(Percentile::P95, 100_000)]) };
+        let row = row(&Records { circumstances, ..records(420) }, &rules);
+        let is_open = leaves_higher_levels_open(&row, &rules);
+        (row.verdict, row.reason, is_open)
     }
 
     #[test]
@@ -363,7 +379,7 @@ mod tests {
         let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
         let row = row(&Records { circumstances, ..records(420) }, &rules);
         assert_eq!(row.reason, "fast is missed: 10.0 % of 420 are above its limit");
-        assert!(!misses_only_a_minimum(&row, &rules), "more in flight makes it slower still");
+        assert!(!leaves_higher_levels_open(&row, &rules), "more in flight makes it slower still");
     }
 
     #[test]
@@ -396,7 +412,7 @@ mod tests {
         let limit = GpuLimit { figure: GpuFigure::Utilization, min: Some(60), max: None };
         let rules = Rules { gpu_limits: vec![limit], ..rules(&[objective(Percentile::P95, 50_000)]) };
         let row = Row { latencies: Vec::new(), ..row(&Records { circumstances, ..records(420) }, &rules) };
-        assert!(!misses_only_a_minimum(&row, &rules));
+        assert!(!leaves_higher_levels_open(&row, &rules));
     }
 
     #[test]

@@ -382,7 +382,7 @@ fn run(inputs: &ProfileInputs, cell: Cell, (row, is_loaded): (&Measurement, bool
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
-        MeasurementVerdict::Infeasible if misses_only_a_minimum(inputs, row) => Ending::Whole,
+        MeasurementVerdict::Infeasible if leaves_higher_levels_open(inputs, row) => Ending::Whole,
         MeasurementVerdict::Infeasible => Ending::CutShort,
     };
     let outcome = Outcome::of(ending, values, log_sds);
@@ -397,8 +397,8 @@ pub(super) fn unknown_figure(inputs: &ProfileInputs, status: &ProfileStatus) -> 
 }
 
 /// As the worker asks of its own rows.
-fn misses_only_a_minimum(inputs: &ProfileInputs, row: &Measurement) -> bool {
-    by_its_limits(inputs, row, |row, by| row.misses_only_a_minimum(by))
+fn leaves_higher_levels_open(inputs: &ProfileInputs, row: &Measurement) -> bool {
+    by_its_limits(inputs, row, |row, by| row.leaves_higher_levels_open(by))
 }
 
 /// What an infeasible row was ruled out by.

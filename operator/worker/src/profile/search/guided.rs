@@ -438,7 +438,7 @@ fn measurement(
     let ending = match row.verdict {
         MeasurementVerdict::Failed => Ending::Failed,
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => Ending::Whole,
-        MeasurementVerdict::Infeasible if judge::misses_only_a_minimum(row, &search.rules) => Ending::Whole,
+        MeasurementVerdict::Infeasible if judge::leaves_higher_levels_open(row, &search.rules) => Ending::Whole,
         MeasurementVerdict::Infeasible => Ending::CutShort,
     };
     let outcome = analysis::Outcome::of(ending, values, log_sds);

@@ -6,8 +6,8 @@ use super::{Ended, Next, Plan, Search, ToBeat, reasons};
 use crate::profile::judge::{self, Rules};
 
 /// Walks every arm up its levels, and leaves an arm at the first level that misses an objective, because more
-/// requests in flight only make latencies longer. A row that misses only a least value of a GPU's figure does not end
-/// its arm: more in flight may reach it. It finds the whole front of a small campaign.
+/// requests in flight only make latencies longer. A row that misses only a least value of a GPU's figure, or a
+/// utilization, does not end its arm: more in flight may meet it. It finds the whole front of a small campaign.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     plan: Plan,
@@ -23,7 +23,7 @@ impl Ladder {
     fn next_level(&self, arm: &Arm, rows: &[Row]) -> Option<u32> {
         let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
         let left = of_arm().any(|row| match row.verdict {
-            MeasurementVerdict::Infeasible => !judge::misses_only_a_minimum(row, &self.rules),
+            MeasurementVerdict::Infeasible => !judge::leaves_higher_levels_open(row, &self.rules),
             MeasurementVerdict::Failed => true,
             MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => false,
         });

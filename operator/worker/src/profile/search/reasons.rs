@@ -64,7 +64,7 @@ fn of_level(own: &[&Row], level: u32, rules: &Rules) -> Option<Why> {
         return Some((WhyNotMeasured::Failed, format!("level {} failed: {}", row.level, row.reason)));
     }
     let ends_its_arm =
-        |row: &&&Row| row.verdict == MeasurementVerdict::Infeasible && !judge::misses_only_a_minimum(row, rules);
+        |row: &&&Row| row.verdict == MeasurementVerdict::Infeasible && !judge::leaves_higher_levels_open(row, rules);
     let row = own.iter().filter(ends_its_arm).min_by_key(|row| row.level).filter(|row| row.level < level)?;
     Some((WhyNotMeasured::Infeasible, format!("level {} is infeasible already: {}", row.level, row.reason)))
 }

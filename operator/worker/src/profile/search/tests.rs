@@ -92,6 +92,21 @@ fn a_walk_goes_on_above_a_level_that_leaves_the_gpu_idle_and_ends_above_one_that
     assert_eq!(search.not_measured(&rows, ProfileEnd::Complete), expected);
 }
 
+/// Utilization of an engine in INT8 for torch behind Triton, on an H200.
+#[test]
+fn a_walk_goes_on_above_too_much_utilization_which_may_fall_with_more_in_flight() {
+    let spare = GpuLimit { figure: GpuFigure::Utilization, min: None, max: Some(22) };
+    let rules = Rules { gpu_limits: vec![spare], ..Rules::default() };
+    let search = Ladder::new(Plan::new(&arms(&["a"]), &[2, 8, 32], 20, 0), rules);
+    let at = |level, utilization, verdict| Row { gpu: Some(gpu(utilization)), ..row("a", level, verdict) };
+    let mut rows = vec![at(2, 47, MeasurementVerdict::Infeasible)];
+    assert_eq!(search.next(&rows), Next::Measure { arm: 0, level: 8 });
+    rows.push(at(8, 34, MeasurementVerdict::Infeasible));
+    assert_eq!(search.next(&rows), Next::Measure { arm: 0, level: 32 });
+    rows.push(at(32, 20, MeasurementVerdict::Feasible));
+    assert_eq!(search.next(&rows), Next::Done(Ended::complete("every arm was measured up to its limit")));
+}
+
 #[test]
 fn a_walk_resumes_from_any_prefix_of_its_rows() {
     let search = ladder(&["a", "b"], &[1, 2, 4, 8], 20, 0);
