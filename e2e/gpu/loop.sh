@@ -4,7 +4,7 @@
 # GPU gets no traffic, and one with a smaller batch is rolled back. Users ask through a gateway meanwhile, and the
 # operator is killed on the way.
 #
-# Two pods have a GPU at once: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
+# Two pods have a GPU at once: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2.
 #
 #   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20, of which a batch of 2 answers some 13)
 #   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
@@ -26,10 +26,7 @@ deploy_agent() {
   run_slipway status facts-agent
 }
 
-# What pods remember of runs: the pods are others, and nothing that was measured is.
-readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
-
-equal_revision() { promoted_at_last apply_changed "$EQUAL"; }
+equal_revision() { promoted_or_by_hand apply_changed "$OTHER_RECORDING"; }
 
 # More free memory than any GPU has: the driver keeps some for itself.
 readonly OCCUPIED='s|minFreeMemory: 40%|minFreeMemory: 100%|'
@@ -37,7 +34,7 @@ readonly OCCUPIED='s|minFreeMemory: 40%|minFreeMemory: 100%|'
 refused_revision() {
   local serving
   serving=$(status_of rollout.stable)
-  apply_changed "$EQUAL;$OCCUPIED"
+  apply_changed "$OTHER_RECORDING;$OCCUPIED"
   in_namespace wait agd/facts-agent --timeout=5m \
     --for='jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=PreflightFailed'
   status_of 'conditions[?(@.type=="Reconciling")].message'
@@ -49,7 +46,7 @@ refused_revision() {
 # answers at once: who is refused would count as failed.
 readonly BY_HAND='/^  profiling:/,/^  agent:/{/^  agent:/!d};/^    throughput:/d;/^    optimizeFor:/d;/^    quality:/d
 s|precision: .*|precision: [BF16]|;s|maxBatchSize: .*|maxBatchSize: [2]|;s|concurrency: .*|concurrency: [256]|'
-small_batch() { rolled_back apply_changed "$EQUAL;$BY_HAND"; }
+small_batch() { rolled_back apply_changed "$OTHER_RECORDING;$BY_HAND"; }
 
 write_report() { run_slipway report facts-agent --output "$REPORT"; }
 

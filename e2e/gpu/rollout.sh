@@ -2,7 +2,7 @@
 # Shows rollouts on the GPU node: an equal revision is promoted, and one whose vLLM runs without CUDA graphs is rolled
 # back. Users ask through a gateway meanwhile, and the operator is killed on the way.
 #
-# Both revisions need a GPU: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
+# Both revisions need a GPU: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2.
 set -euo pipefail
 shopt -s inherit_errexit
 

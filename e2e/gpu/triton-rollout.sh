@@ -3,7 +3,8 @@
 # graphs is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
 #
 # It needs the parts of both servers (SLIPWAY_GPU_SERVERS="vllm triton"), for the gateway comes with vLLM's. Both
-# revisions need a GPU: start.sh is called with SLIPWAY_GPU_SHARES=2 where the node has one.
+# revisions need a GPU: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2. The slower engine is built once the
+# first revision's pod is gone, for its builder needs a GPU too.
 #
 #   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20)
 #   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
@@ -22,13 +23,10 @@ deploy_agent() {
 
 apply_changed() { gpu_manifest gpu-triton-rollout.yaml "$1" | in_namespace apply -f -; }
 
-# What pods remember of runs: the pods are others, and the engine is the same.
-readonly EQUAL='s|^  serving:|  serving:\n    recording: {level: Texts}|'
-
-equal_revision() { promoted_at_last apply_changed "$EQUAL"; }
+equal_revision() { promoted_or_by_hand apply_changed "$OTHER_RECORDING"; }
 
 # Each step is started kernel by kernel: another engine, which is built first.
-slow_revision() { rolled_back apply_changed "$EQUAL;"'s|options: {|options: {cudaGraphs: "0", |'; }
+slow_revision() { rolled_back apply_changed "$OTHER_RECORDING;"'s|options: {|options: {cudaGraphs: "0", |'; }
 
 main() {
   local started=$SECONDS look

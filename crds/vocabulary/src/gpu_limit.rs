@@ -76,7 +76,7 @@ impl GpuLimit {
         below.or_else(|| self.max.filter(|max| value > *max).map(MissedSide::Above))
     }
 
-    /// What holds at a lower load too, where a GPU does less: the bound from above, if there is one.
+    /// The bound from above alone, if there is one: a load below the level's need not keep a GPU busy.
     pub fn from_above(self) -> Option<Self> {
         self.max.map(|_| Self { min: None, ..self })
     }

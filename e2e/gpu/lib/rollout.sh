@@ -20,6 +20,9 @@ prepare_namespace() {
   keep_what_pods_leave
 }
 
+# What pods remember of runs, as a change of a manifest: the pods are others, and nothing that was measured is.
+readonly OTHER_RECORDING='s|^  serving:|  serving:\n    recording: {level: Texts}|'
+
 status_of() { in_namespace get agd facts-agent --output "jsonpath={.status.$1}"; }
 
 # Without the agent and the users of an earlier call: an edit of that agent would be a canary.
@@ -78,9 +81,9 @@ rolled_back() {
   [[ $(status_of stage) == RolledBack && $(status_of rollout.stable) == "$serving" ]]
 }
 
-# promoted_at_last COMMAND...: as promoted. Two servers that take turns on one GPU may differ too much for a verdict in
-# time; then a person promotes the canary.
-promoted_at_last() {
+# promoted_or_by_hand COMMAND...: as promoted. Two servers that take turns on one GPU may take too long for a verdict;
+# then a person promotes the canary.
+promoted_or_by_hand() {
   local serving
   serving=$(status_of rollout.stable)
   "$@"
@@ -93,9 +96,10 @@ promoted_at_last() {
   [[ $(status_of rollout.stable) != "$serving" ]]
 }
 
-# What the pods' checks said of the GPU before the servers started, what was counted since, and the agent's events.
+# What the checks of the pods that run said of the GPU, what was counted since, and the agent's events.
 show_gpu() {
-  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent --output \
+  in_namespace get pods --selector slipway.dev/agent-deployment=facts-agent \
+    --field-selector status.phase=Running --output \
     'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.initContainerStatuses[?(@.name=="preflight")].state.terminated.message}{"\n"}{end}'
   run_slipway status facts-agent
   in_namespace get events --sort-by .eventTime --output \

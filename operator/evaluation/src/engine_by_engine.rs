@@ -157,8 +157,8 @@ impl EngineByEngine {
         }
     }
 
-    /// The lowest level that is left of any arm. An arm is left at the first level that misses a limit, unless more in
-    /// flight may meet it: a minimum, or a utilization.
+    /// The lowest level that is left of any arm. An arm is left at the first level that misses a limit, unless it
+    /// misses only minimums, or a maximum of utilization: more in flight may meet those.
     fn walked(&self, arms: &[usize], runs: &[Measurement]) -> Option<Proposal> {
         let next = |arm: &usize| {
             let mut own = runs.iter().filter(|run| run.cell.arm == *arm);
@@ -174,11 +174,11 @@ impl EngineByEngine {
 
     fn ends_a_walk(&self, outcome: &Outcome) -> bool {
         let misses = |value: &dyn Fn(usize) -> Option<f64>| {
-            let may_fall = |c: &Constraint| self.space.metrics[c.metric].kind == MetricKind::Utilization;
-            let is_lasting = |c: &&Constraint| matches!(c.bound, Bound::AtMost(_)) && !may_fall(c);
-            let mut maxima = self.space.constraints.iter().filter(is_lasting);
+            let is_utilization = |c: &Constraint| self.space.metrics[c.metric].kind == MetricKind::Utilization;
+            let closes_higher_levels = |c: &&Constraint| matches!(c.bound, Bound::AtMost(_)) && !is_utilization(c);
+            let mut closing = self.space.constraints.iter().filter(closes_higher_levels);
             // What nothing is known of may be what ended the run.
-            maxima.any(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value)))
+            closing.any(|c| value(c.metric).is_none_or(|value| !self.space.limit(c).is_met(value)))
         };
         match outcome {
             Outcome::Failed => true,

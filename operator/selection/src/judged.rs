@@ -35,7 +35,7 @@ pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<Writte
 }
 
 /// The limits on GPUs that the rows of a purpose are judged by. A confirm run has the load of the target, not that of
-/// the level: GPUs do less, and only what bounds them from above holds.
+/// the level: GPUs may do less, so minimums do not count. Maximums are judged by its own figures.
 pub fn gpu_limits(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<GpuLimit> {
     let limits = inputs.gpu.iter().map(GpuLimit::from);
     match purpose {

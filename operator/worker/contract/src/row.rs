@@ -216,9 +216,9 @@ impl Row {
         Some(self.per_kilosecond_error? as f64 / self.per_kilosecond.max(1) as f64)
     }
 
-    /// Whether more in flight may meet all that it misses: a least value of a GPU's figure, or a utilization. It ran to
-    /// its end then. Utilization falls where a server's own work between kernels grows with its batch. An engine for
-    /// torch behind Triton used 47, 34 and 20 % of an H200 at 2, 8 and 32 in flight.
+    /// Whether more in flight may meet all that it misses: a least value of a GPU's figure, or a utilization. No early
+    /// verdict on an objective ended it then. Utilization need not grow with the load: an engine for torch behind
+    /// Triton had 47, 34 and 20 % of an H200 at 2, 8 and 32 in flight.
     pub fn leaves_higher_levels_open(&self, by: Judged<'_>) -> bool {
         if self.ruled_out_by(by) != Some(RuledOutBy::GpuFigure) {
             return false;

@@ -75,7 +75,7 @@ fn gpu(utilization_percent: u8) -> Gpu {
 }
 
 #[test]
-fn a_walk_goes_on_above_a_level_that_leaves_the_gpu_idle_and_ends_above_one_that_works_it_too_hard() {
+fn a_walk_goes_on_above_a_level_that_leaves_the_gpu_idle_and_ends_above_one_that_draws_too_much_power() {
     let cool = GpuLimit { figure: GpuFigure::Power, min: None, max: Some(250) };
     let rules = Rules { gpu_limits: vec![busy(), cool], ..Rules::default() };
     let search = Ladder::new(Plan::new(&arms(&["a"]), &[1, 2, 4, 8, 16], 20, 0), rules);
@@ -103,6 +103,8 @@ fn a_walk_goes_on_above_too_much_utilization_which_may_fall_with_more_in_flight(
     assert_eq!(search.next(&rows), Next::Measure { arm: 0, level: 8 });
     rows.push(at(8, 34, MeasurementVerdict::Infeasible));
     assert_eq!(search.next(&rows), Next::Measure { arm: 0, level: 32 });
+    let open = [entry("a", Some((32, 32)), WhyNotMeasured::Budget, "the budget ended before it")];
+    assert_eq!(search.not_measured(&rows, ProfileEnd::BudgetUsed), open);
     rows.push(at(32, 20, MeasurementVerdict::Feasible));
     assert_eq!(search.next(&rows), Next::Done(Ended::complete("every arm was measured up to its limit")));
 }
