@@ -103,7 +103,7 @@ main() {
   step "cluster" "the log names the component" start_cluster
   step "images" "$REPOSITORY/e2e/cluster/enter.sh --name $CLUSTER ctr -n k8s.io images list" import_images
   step "Slipway" "$(kubectl_line) -n $SYSTEM_NAMESPACE describe pods" install_slipway
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
   start_suite
   wait_for_suite
 }

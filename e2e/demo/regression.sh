@@ -64,7 +64,7 @@ main() {
   step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
   open_step "apply the regression" "$(kubectl_line) -n $NAMESPACE describe agd $AGENT" apply_regression
   open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

@@ -76,6 +76,13 @@ finish_step() {
   printf '   %4d s  %s: done\n' "$2" "$1"
 }
 
+# tell_durations STARTED: of every step, and of all since then.
+tell_durations() {
+  printf '\n'
+  printf '%s\n' "${STEPS[@]}"
+  printf '%-34s %5d s\n' "all" "$(seconds_since "$1")"
+}
+
 # Sets LOG.
 next_log() { LOG=$LOGS/$((++STEPS_BEGUN))-${1// /-}.log; }
 

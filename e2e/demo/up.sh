@@ -51,7 +51,7 @@ main() {
   open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
   more_commands
 }
 

@@ -54,7 +54,7 @@ main() {
   open_step "the adapter" "$(kubectl_line) -n $NAMESPACE get pods" show_server
   open_step "held-out questions" "$look" ask_held_out "$AGENT"
   step "remove the agent" "$look" remove "$AGENT"
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

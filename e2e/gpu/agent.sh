@@ -52,7 +52,7 @@ main() {
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   open_step "the server" "$(kubectl_line) -n $NAMESPACE get pods" show_server
   step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
   hand_over >/dev/null
   printf '\nLook further; first, in this shell:\n'
   exports

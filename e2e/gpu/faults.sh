@@ -118,7 +118,7 @@ main() {
   open_step "a slow canary on a GPU that is well" "$look" slow_but_well
   open_step "a canary whose GPU breaks" "$look" broken_gpu
   open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

@@ -37,7 +37,7 @@ main() {
   open_step "held-out questions" "$look" ask_unseen "$AGENT"
   open_step "the features" "$(kubectl_line) -n $NAMESPACE get pods" show_server
   step "remove the agent" "$look" remove "$AGENT"
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

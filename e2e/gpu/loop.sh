@@ -4,7 +4,7 @@
 # GPU gets no traffic, and one with a smaller batch is rolled back. Users ask through a gateway meanwhile, and the
 # operator is killed on the way.
 #
-# Two pods have a GPU at once: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2.
+# Two pods have a GPU at once: one GPU is offered twice by start.sh with SLIPWAY_GPU_SHARES=2 and node.
 #
 #   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20, of which a batch of 2 answers some 13)
 #   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
@@ -65,7 +65,7 @@ main() {
   open_step "a smaller batch" "$look" small_batch
   open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
   open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

@@ -30,7 +30,7 @@ main() {
   begin "labels" "$(kubectl_line) describe node" label_node
   finish_begun
   step "Slipway" "$(kubectl_line) -n $SYSTEM_NAMESPACE describe pods" install_slipway
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

@@ -119,7 +119,7 @@ main() {
   open_step "libraries" "install what is missing, such as libpython3.12t64" show_libraries
   open_step "engines" "leave the precision out (SLIPWAY_GPU_PRECISIONS), or set SLIPWAY_GPU_OPTIONS" build_engines
   open_step "Triton" "$PROBE/triton.log" serve_engine
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

@@ -2,7 +2,7 @@
 # Shows rollouts on the GPU node: an equal revision is promoted, and one whose vLLM runs without CUDA graphs is rolled
 # back. Users ask through a gateway meanwhile, and the operator is killed on the way.
 #
-# Both revisions need a GPU: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2.
+# Both revisions need a GPU: one GPU is offered twice by start.sh with SLIPWAY_GPU_SHARES=2 and node.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -29,17 +29,4 @@ slow_revision() {
   rolled_back apply_changed "$EQUAL;"'s|^      maxSeqLen:|      extraArgs: ["enforce_eager=true"]\n      maxSeqLen:|'
 }
 
-main() {
-  local started=$SECONDS look
-  name_tools
-  look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
-  prepare_namespace
-  open_step "deploy the agent" "$look" deploy_agent
-  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
-  open_step "an equal revision" "$look" equal_revision
-  open_step "a slower revision" "$look" slow_revision
-  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
-}
-
-main
+show_two_rollouts

@@ -86,7 +86,7 @@ main() {
   open_step "held-out questions" "$look" ask_held_out "$AGENT"
   open_step "preflight" "$look" show_preflight
   open_step "give the GPUs back" "$look" remove "$AGENT"
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
 }
 
 main

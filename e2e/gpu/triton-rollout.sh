@@ -3,8 +3,8 @@
 # graphs is rolled back. Users ask through a gateway meanwhile, and the operator is killed on the way.
 #
 # It needs the parts of both servers (SLIPWAY_GPU_SERVERS="vllm triton"), for the gateway comes with vLLM's. Both
-# revisions need a GPU: start.sh makes a node that has one with SLIPWAY_GPU_SHARES=2. The slower engine is built once the
-# first revision's pod is gone, for its builder needs a GPU too.
+# revisions need a GPU: one GPU is offered twice by start.sh with SLIPWAY_GPU_SHARES=2 and node. The slower engine is
+# built once the first revision's pod is gone, for its builder needs a GPU too.
 #
 #   SLIPWAY_RUNS_PER_SECOND=N    users' runs a second (default: 20)
 #   SLIPWAY_VERDICT_SECONDS=N    how long a canary with traffic is watched (default: 600)
@@ -28,18 +28,4 @@ equal_revision() { promoted_or_by_hand apply_changed "$OTHER_RECORDING"; }
 # Each step is started kernel by kernel: another engine, which is built first.
 slow_revision() { rolled_back apply_changed "$OTHER_RECORDING;"'s|options: {|options: {cudaGraphs: "0", |'; }
 
-main() {
-  local started=$SECONDS look
-  name_tools
-  look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
-  prepare_namespace
-  open_step "deploy the agent" "$look" deploy_agent
-  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
-  open_step "an equal revision" "$look" equal_revision
-  open_step "a slower revision" "$look" slow_revision
-  open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
-  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
-}
-
-main
+show_two_rollouts

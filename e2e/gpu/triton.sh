@@ -104,7 +104,7 @@ main() {
   open_step "watched GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_watched
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
-  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  tell_durations "$started"
   printf 'report: %s\n' "$REPORT"
 }
 

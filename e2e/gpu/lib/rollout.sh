@@ -105,3 +105,18 @@ show_gpu() {
   in_namespace get events --sort-by .eventTime --output \
     'jsonpath={range .items[?(@.involvedObject.kind=="AgentDeployment")]}{.eventTime}{" "}{.reason}{" "}{.message}{"\n"}{end}'
 }
+
+# Two rollouts of one agent, by the script's own deploy_agent, equal_revision and slow_revision.
+show_two_rollouts() {
+  local started=$SECONDS look
+  name_tools
+  look="$(kubectl_line) -n $NAMESPACE describe agd facts-agent"
+  prepare_namespace
+  open_step "deploy the agent" "$look" deploy_agent
+  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
+  open_step "an equal revision" "$look" equal_revision
+  open_step "a slower revision" "$look" slow_revision
+  open_step "the GPU" "$(kubectl_line) -n $NAMESPACE get pods" show_gpu
+  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
+  tell_durations "$started"
+}
